@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The page grid of a trace file: sizes, identifiers and flag bits that trace.fbs cannot express. Shared by
+// the recorder and the analyzer; constants only. Grammar: docs/trace-format.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpuwatch::trace {
+
+inline constexpr uint16_t kMajorVersion = 1;  // a reader refuses a newer major
+inline constexpr uint16_t kMinorVersion = 0;  // additions that an older reader may ignore
+
+inline constexpr size_t kPageBytes = 4096;
+inline constexpr size_t kSegmentBytes = 4u << 20;  // the file grows, and is mapped, in steps of this size
+inline constexpr size_t kPagesPerSegment = kSegmentBytes / kPageBytes;
+// A frame never crosses a segment, so that a process maps only the segments it writes to.
+inline constexpr size_t kMaxFramePages = 64;
+
+// A thread's first chunk is small, because most threads of a job record a handful of waits; the next ones
+// grow.
+inline constexpr uint32_t kFirstChunkPages = 1;
+inline constexpr uint32_t kChunkPages = 16;
+inline constexpr uint32_t kTableChunkPages = 4;
+
+inline constexpr char kHeaderIdentifier[] = "GWTH";
+inline constexpr char kChunkIdentifier[] = "GWTC";
+inline constexpr char kTableChunkIdentifier[] = "GWTT";
+
+inline constexpr uint8_t kDetailSlots = 3;  // mask
+inline constexpr uint8_t kLongSpan = 4;     // span counts 1024 ticks (or ns)
+inline constexpr uint8_t kFailed = 8;
+inline constexpr uint8_t kScaledBytes = 16;  // b counts KiB
+inline constexpr uint8_t kSourcePageable = 32;
+inline constexpr uint8_t kDestinationPageable = 64;
+inline constexpr uint8_t kNested = 128;
+
+inline constexpr uint32_t kNoParent = 0xffffffff;
+
+// GW_TRACE_TABLES(X): X(table, identifier) for every cold table. The tail (a string, or none) is the last
+// field.
+#define GW_TRACE_TABLES(X) \
+  X(Text, "TEXT")          \
+  X(Operation, "OPER")     \
+  X(Process, "PROC")       \
+  X(ThreadName, "THRD")    \
+  X(ClockSample, "CLOK")   \
+  X(Module, "MODL")        \
+  X(KernelInfo, "KERN")    \
+  X(StreamInfo, "STRM")    \
+  X(DeviceInfo, "DEVC")    \
+  X(LoaderInfo, "LOAD")    \
+  X(WorkerInfo, "WORK")    \
+  X(Loss, "LOSS")          \
+  X(Source, "SRCE")        \
+  X(Fact, "FACT")          \
+  X(Sample, "SAMP")        \
+  X(ProcessEnd, "ENDP")
+
+}  // namespace gpuwatch::trace
