@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the analyzer concluded, ready for the report: findings with evidence, a concrete fix and a predicted
+// gain or a ceiling, a verdict, and the limits of what could be seen. Field names follow the report's JSON
+// contract.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/attribute/attribution.h"
+#include "analyzer/model/run.h"
+#include "analyzer/predict/prediction.h"
+
+namespace gpuwatch::advise {
+
+enum class Severity { kInfo, kMinor, kMajor };  // "info" is no complaint
+
+struct Evidence {
+  std::string what;
+  double value = 0;
+  std::string unit;
+};
+
+struct Fix {
+  std::string summary;   // one line a person can act on
+  std::string setting;   // "num_workers"
+  std::string value;     // "4"
+  std::string location;  // "train.py:88", or function+offset of a binary
+  std::string snippet;   // code to paste
+};
+
+struct Finding {
+  std::string id;  // stable: a row of the causes' table
+  Severity severity = Severity::kMajor;
+  std::string title;
+  std::vector<uint32_t> ranks;
+  double lost_share = 0;  // of the recorded wall time
+  std::vector<Evidence> evidence;
+  Fix fix;
+  std::optional<predict::Prediction> prediction;
+  std::optional<double> ceiling_speedup;
+};
+
+struct Verdict {
+  std::string id;  // input-bound host-bound copy-bound comm-bound compute-bound cpu-job healthy too-short
+                   // cannot-tell no-training
+  std::string sentence;
+  double ceiling_speedup = 1;
+};
+
+struct Diagnosis {
+  Verdict verdict;
+  std::vector<Finding> findings;     // ranked by predicted gain, low end first
+  std::vector<std::string> no_gain;  // "more than 7 workers < 1 %", for the report's "no gain" line
+  std::vector<std::string> limits;
+};
+
+}  // namespace gpuwatch::advise

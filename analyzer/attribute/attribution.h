@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where each nanosecond of a rank's recorded steps went. attribute() sweeps the device timeline first (first
+// match wins), gives only device-idle time to the host walk, and only data waits to the loader's workers. The
+// categories of a step sum to its wall time exactly, in integer nanoseconds.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <string_view>
+#include <vector>
+
+#include "analyzer/model/run.h"
+#include "analyzer/model/steps.h"
+
+namespace gpuwatch::attribute {
+
+enum class Group { DeviceBusy, DeviceWait, Input, Host, Rest };
+
+enum class Category : uint8_t {
+#define GW_CATEGORY(identifier, name, words, group) identifier,
+#include "analyzer/attribute/category.def"
+#undef GW_CATEGORY
+};
+
+struct CategoryInfo {
+  std::string_view name;   // "input.transform"
+  std::string_view words;  // "transforms"
+  Group group;
+};
+
+inline constexpr CategoryInfo kCategories[] = {
+#define GW_CATEGORY(identifier, name, words, group) {name, words, Group::group},
+#include "analyzer/attribute/category.def"
+#undef GW_CATEGORY
+};
+inline constexpr size_t kCategoryCount = std::size(kCategories);
+constexpr const CategoryInfo& info(Category category) {
+  return kCategories[static_cast<size_t>(category)];
+}
+
+using CategoryTimes = std::array<model::Ns, kCategoryCount>;
+
+// A piece of a step with one cause; pieces tile the step. `thread`/`call` name the host call that explains it
+// (indices into the rank's process), kNone where none does.
+struct Slice {
+  model::Ns begin;
+  model::Ns end;
+  Category category;
+  uint32_t thread = model::kNone;
+  uint32_t call = model::kNone;
+  uint16_t stream = 0xffff;  // device stream that was busy, or that the device waited for
+};
+
+struct StepAttribution {
+  model::Step step;
+  CategoryTimes times{};
+};
+
+// One row per (process, device); a process that never used a device has one row with device "cpu".
+struct RankAttribution {
+  uint32_t process = model::kNone;  // index into Run::processes
+  uint32_t device = model::kNone;   // index into Process::devices, kNone: "cpu" (or unobserved)
+  bool device_observed = false;     // device busy and idle are known
+  model::StepSeries series;
+  std::vector<StepAttribution> steps;  // recorded steps, warm-up excluded
+  CategoryTimes times{};               // sum over steps
+  model::Ns wall_ns = 0;               // sum of step lengths; equals the sum of times
+  std::vector<Slice> slices;           // in time order over the recorded steps
+  model::Ns time(Category category) const { return times[static_cast<size_t>(category)]; }
+  model::Ns time(Group group) const;
+  double share(Category category) const { return wall_ns ? double(time(category)) / double(wall_ns) : 0; }
+  double share(Group group) const { return wall_ns ? double(time(group)) / double(wall_ns) : 0; }
+  double mean_step_ms() const;
+};
+
+std::vector<RankAttribution> attribute(const model::Run& run);
+
+}  // namespace gpuwatch::attribute

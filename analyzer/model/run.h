@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run directory says, decoded: processes, threads, host calls, device operations, loaders. Built once
+// by build_run() (model/build.h) from the trace files and read-only afterwards; everything downstream
+// (attribute, predict, advise, report) works on this and never sees the file format.
+//
+// All times are nanoseconds of the host's CLOCK_MONOTONIC, whatever clock a record was taken with.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "libinject/trace/trace_generated.h"
+
+namespace gpuwatch::model {
+
+using Ns = int64_t;
+
+inline constexpr uint32_t kNone = 0xffffffff;
+
+struct Interval {
+  Ns begin = 0;
+  Ns end = 0;
+  Ns length() const { return end - begin; }
+};
+
+// One hooked call on a thread. Calls nest; a thread's calls are sorted by begin, outer before inner.
+struct HostCall {
+  Ns begin;
+  Ns end;
+  uint32_t correlation_or_object;  // Slot.a: correlation id of a CUDA call, loader id of a loader call
+  uint32_t argument;               // Slot.b
+  uint32_t detail = kNone;         // index into Thread::call_details, cpu_details or io_details, by class
+  uint16_t operation;              // index into Run::operations
+  trace::OpClass op_class;
+  uint8_t flags;
+  bool failed() const { return flags & 8; }
+};
+
+struct Operation {
+  std::string name;
+  trace::OpClass op_class = trace::OpClass::Other;
+};
+
+// The call that a thread was in when its last record was published, outermost first.
+struct OpenCall {
+  Ns since;
+  uint16_t operation;
+  uint32_t object;
+};
+
+struct Thread {
+  uint32_t tid = 0;
+  std::string name;
+  std::vector<HostCall> calls;
+  std::vector<trace::CallDetail> call_details;
+  std::vector<trace::CpuDetail> cpu_details;
+  std::vector<trace::IoDetail> io_details;
+  std::vector<OpenCall> open_calls;  // empty when the thread was in none
+};
+
+struct Kernel {
+  std::string name;
+  uint32_t grid[3] = {0, 0, 0};
+  uint32_t block[3] = {0, 0, 0};
+  bool is_communication = false;  // a NCCL kernel
+};
+
+// One operation on the device. Sorted by begin within Device::operations.
+struct DeviceOp {
+  Ns begin;
+  Ns end;
+  uint64_t bytes = 0;
+  uint32_t correlation = 0;
+  uint32_t kernel = kNone;  // index into Run::kernels
+  uint32_t launch_thread =
+      kNone;  // index into Process::threads of the call that launched it, kNone if unmatched
+  uint32_t launch_call = kNone;  // index into that thread's calls
+  uint16_t stream = 0;           // index into Process::streams
+  trace::RecordKind kind;
+  uint8_t flags;  // trace::kSourcePageable and so on
+};
+
+struct Stream {
+  uint32_t device = 0;
+  uint32_t context = 0;
+  uint32_t id = 0;
+};
+
+struct Device {
+  uint32_t ordinal = 0;
+  std::string name;
+  int compute_major = 0, compute_minor = 0;
+  int multiprocessors = 0;
+  uint64_t memory_bytes = 0;
+  int driver_version = 0, runtime_version = 0;
+  std::vector<DeviceOp> operations;
+};
+
+// One batch of one pass over a loader. Times that were not seen are 0.
+struct Batch {
+  uint32_t index = 0;       // within the pass
+  uint32_t worker = kNone;  // index into LoaderPass::workers
+  Ns sent = 0;              // index handed to the worker
+  Interval fetch;           // worker's (or, without workers, the training thread's) __getitem__ and collate
+  Ns collate_ns = 0;
+  Ns fetch_cpu_ns = 0;
+  Ns fetch_run_delay_ns = 0;
+  Ns fetch_blocked_ns = 0;  // inside hooked reads, opens, stats of the fetch
+  Ns received = 0;
+  Interval next;  // the consumer's next() that returned this batch
+};
+
+struct Worker {
+  uint32_t index = 0;
+  uint32_t pid = 0;
+  uint32_t process = kNone;  // index into Run::processes, kNone if it left no trace
+  Ns start = 0;              // its loop began
+};
+
+// One pass (epoch) over one loader by one consumer thread.
+struct LoaderPass {
+  uint32_t loader = 0;  // index into Process::loaders
+  Interval start;       // iterator construction or reset
+  std::vector<Worker> workers;
+  std::vector<Batch> batches;
+};
+
+struct Loader {
+  uint32_t id = 0;
+  std::string class_name, dataset, location, start_method, sampler;
+  int num_workers = -1, batch_size = -1, prefetch_factor = -1, batches = -1;
+  int pin_memory = -1, persistent_workers = -1, in_order = -1, drop_last = -1;
+  uint32_t thread = kNone;  // index into Process::threads: the consumer
+};
+
+enum class EndState { kExited, kKilledOrRunning, kUnknown };
+
+struct Sample {  // trace::Sample with its time mapped
+  Ns time;
+  Ns cpu_ns, children_cpu_ns, run_delay_ns, throttled_ns, cpu_total_ns, cpu_idle_ns, cpu_steal_ns;
+  uint64_t major_faults, rss_bytes;
+};
+
+struct ModuleRange {
+  uint64_t base = 0, size = 0;
+  std::string path;
+};
+
+struct Process {
+  uint32_t pid = 0, parent_pid = 0;
+  uint32_t parent = kNone;  // index into Run::processes
+  std::string host, script, executable, user;
+  int rank = -1, local_rank = -1, world_size = -1;
+  uint32_t cpu_count = 0;
+  Ns start = 0, last_seen = 0;  // first and last record
+  int64_t start_realtime_ns = 0;
+  EndState end_state = EndState::kUnknown;
+  int exit_code = 0;
+  std::vector<Thread> threads;
+  std::vector<Device> devices;
+  std::vector<Stream> streams;
+  std::vector<Loader> loaders;
+  std::vector<LoaderPass> passes;
+  std::vector<Sample> samples;
+  std::vector<ModuleRange> modules;
+  std::map<std::string, std::string> sources;  // "cuda" -> "on"
+  std::map<std::string, std::string> facts;    // "torch" -> "2.13.0+cpu"
+  std::map<std::string, uint64_t> losses;      // reason -> records
+  uint32_t training_thread = kNone;            // consumer of the loader, else where optimizer or launches are
+  uint32_t worker_of = kNone;                  // index into Run::processes of the process it loads data for
+  bool is_rank() const { return worker_of == kNone && training_thread != kNone; }
+};
+
+struct Run {
+  std::string directory, run_id;
+  std::vector<Process> processes;
+  std::vector<Operation> operations;  // merged over all files
+  std::vector<Kernel> kernels;
+  std::map<uint32_t, std::string>
+      texts;  // for IoDetail.path, CallDetail.line: ids made unique over all files
+  uint64_t events = 0;
+  uint64_t bytes = 0;
+  uint64_t kernels_total = 0, kernels_matched = 0;
+  Ns clock_error_ns = 0;             // worst residual between device and host clocks, 0 without a device
+  std::vector<std::string> damage;   // one sentence for each thing in the files that could not be read
+  std::vector<std::string> stopped;  // one sentence for each file whose recording stopped early
+};
+
+}  // namespace gpuwatch::model

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where one training step ends and the next begins, without a marker in the script (design: optimizer, then
+// loader, then the recurring launch sequence).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "analyzer/model/run.h"
+
+namespace gpuwatch::model {
+
+struct Step {
+  Ns begin = 0;
+  Ns end = 0;
+  uint32_t batches = 0;     // batches the consumer took within it (gradient accumulation: more than one)
+  bool is_warm_up = false;  // not part of the recorded mean: first steps, iterator construction
+};
+
+// Steps tile the recorded span of training: step[i].end == step[i+1].begin within a phase.
+struct StepSeries {
+  std::string source;  // "optimizer", "loader", "launches", "" when none were found
+  std::vector<Step> steps;
+  double samples_per_step = 0;  // 0 unknown
+  Interval span() const {
+    return steps.empty() ? Interval{} : Interval{steps.front().begin, steps.back().end};
+  }
+};
+
+StepSeries find_steps(const Run& run, const Process& process);
+
+}  // namespace gpuwatch::model

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A predicted gain: always from replaying the recorded steps under a change, never from a share. Times are
+// milliseconds a step (metric "step_ms") or samples a second.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace gpuwatch::predict {
+
+struct Range {
+  double low = 0, expected = 0, high = 0;
+};
+
+struct Prediction {
+  std::string metric = "step_ms";  // or "samples_per_s"
+  double now = 0;
+  Range value;    // of the metric after the change
+  Range speedup;  // now / after (or after / now for samples_per_s); low <= expected <= high
+  std::vector<std::string> assumptions;
+};
+
+// How well a replay reproduces the unchanged run; decides whether a prediction may be given at all (design
+// section 7): up to 3 % a prediction, up to 10 % a wider interval, above or under 20 steps only a ceiling.
+enum class Trust { kPredict, kWiden, kCeilingOnly };
+
+struct ReplayCheck {
+  double measured_ms = 0;
+  double replayed_ms = 0;
+  size_t steps = 0;
+  double error() const { return measured_ms > 0 ? (replayed_ms - measured_ms) / measured_ms : 0; }
+  Trust trust() const;
+};
+
+}  // namespace gpuwatch::predict
