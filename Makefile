@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# A thin face over scripts/ and the presets of CMakePresets.json. Needs git and make; the rest is set up on demand.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+PREFIX ?= /usr/local
+PYTHON := build/venv/bin/python
+SETUP := build/.setup-done
+
+.PHONY: help setup build test demo check bench asan tsan fmt install clean
+
+help:  ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(SETUP): scripts/setup.sh
+	@scripts/setup.sh
+	@touch $@
+
+setup: $(SETUP)  ## install what building and testing need (see docs/building.md)
+
+build: $(SETUP)  ## build everything into build/release
+	@scripts/build.sh release
+
+test: build  ## run every check and test, one line each, and count them
+	@$(PYTHON) scripts/run_tests.py
+
+demo: build  ## profile a real training script, apply the first suggestion, compare
+	@$(PYTHON) scripts/demo/demo.py
+
+check: build  ## layers, format, and what the built library needs and exports
+	@scripts/check_layers.py
+	@scripts/check_format.sh
+	@scripts/check_library.sh build/release
+
+bench: build  ## measure the recorder and the analyzer on this machine
+	@$(PYTHON) scripts/run_benchmarks.py
+
+asan: $(SETUP)  ## unit tests under the address and undefined-behaviour sanitizers
+	@scripts/build.sh asan
+	@$(PYTHON) scripts/run_tests.py --preset asan --only ctest
+
+tsan: $(SETUP)  ## unit tests under the thread sanitizer
+	@scripts/build.sh tsan
+	@$(PYTHON) scripts/run_tests.py --preset tsan --only ctest
+
+fmt: $(SETUP)  ## format the C++ sources
+	@scripts/check_format.sh --fix
+
+install: build  ## install into PREFIX (/usr/local), below DESTDIR if set
+	@cmake --install build/release --prefix $(PREFIX)
+
+clean:  ## remove what was built, keep what was set up
+	@rm -rf build/release build/asan build/tsan build/demo-data
