@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recorder: every thread of every process of a run stores fixed-size slots straight into its own chunk of
+// a shared file mapping. What is stored is already the trace; nothing is serialised, flushed or joined later.
+//
+//   enter()  notes the call in the chunk's header (so that a killed job says what every thread waited in)
+//   leave()  stores one to three slots and publishes them with one release store of the vector's length
+//
+// Thread safety: everything may be called from any thread at any time, also in forked and vforked children.
+// Signal safety: enter and leave are; a record made by a handler that interrupts a store is dropped and
+// counted. Errors: none are returned; what cannot be recorded is counted (lose) and the host job goes on.
+// errno is kept. Cost: see docs/performance.md. While dormant or stopped each call costs one relaxed load.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/compiler.h"
+#include "libinject/trace/templates.h"
+#include "libinject/trace/trace_generated.h"
+
+namespace gpuwatch::record {
+
+enum class State : uint32_t { kDormant = 0, kRecording = 1, kOff = 2 };  // kOff is terminal
+extern constinit std::atomic<State> g_state;
+
+inline bool is_recording() noexcept {
+  return g_state.load(std::memory_order_relaxed) == State::kRecording;
+}
+inline bool is_dormant() noexcept {
+  return g_state.load(std::memory_order_relaxed) == State::kDormant;
+}
+
+// Creates the trace file and starts recording; only on evidence of a training job (a CUDA call, NCCL, a
+// loader, an optimizer). Cold, idempotent; false when recording is off or cannot start (one line on stderr
+// says why).
+bool activate(const char* evidence) noexcept;
+
+// Registers what runs once per trace file right after activate() created it (operation tables and facts), and
+// what runs in each process that joins one (its sources). Called from the library's constructor only.
+using StartFunction = void (*)() noexcept;
+void on_file_start(StartFunction function) noexcept;
+
+struct ThreadRecorder;  // thread_recorder.h
+
+// A call that was entered. False when nothing is recorded (dormant, off, or re-entered from our own code).
+struct Scope {
+  ThreadRecorder* thread = nullptr;
+  uint64_t begin = 0;  // ticks
+  uint16_t op = 0;
+  explicit operator bool() const noexcept { return thread != nullptr; }
+  uint64_t elapsed_ticks() const noexcept { return base::ticks() - begin; }
+};
+
+// `object` is shown with the open call (a loader id, for example).
+[[nodiscard]] Scope enter(uint16_t op, uint32_t object = 0) noexcept;
+
+// Ends the call and records it. flags: trace::kFailed, kNested, ...; detail slots are counted here.
+void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b) noexcept;
+void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
+           const trace::CallDetail& detail) noexcept;
+void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
+           const trace::CpuDetail& detail) noexcept;
+void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b, const trace::IoDetail& detail) noexcept;
+
+// Ends the call without a record: it was shorter than its threshold.
+void leave_unrecorded(const Scope& scope) noexcept;
+
+// A record of something that took no time (an index was sent).
+void mark(uint16_t op, uint8_t flags, uint32_t a, uint32_t b) noexcept;
+void mark(uint16_t op, uint8_t flags, uint32_t a, uint32_t b, const trace::CallDetail& detail) noexcept;
+
+// A record of a call whose begin and end (ticks) were taken elsewhere.
+void span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags, uint32_t a, uint32_t b) noexcept;
+
+// A device record, into the calling thread's chunk. `slot` as laid out in trace.fbs; times in device ns.
+void device(const trace::Slot& slot) noexcept;
+
+// --- cold: tables ------------------------------------------------------------------------------------------
+
+// The id of this text in the trace, writing it on first sight. At most 4000 bytes are kept. 0 when not
+// recording.
+uint32_t intern(const char* text, size_t bytes) noexcept;
+uint32_t intern(const char* text) noexcept;
+uint32_t new_id() noexcept;  // unique in this file
+
+uint32_t process_ordinal() noexcept;  // of this process in its file (field `process` of tables)
+
+// Lays a table down. `process` fields are filled in by the caller from process_ordinal().
+#define GW_DECLARE_PUT(table, identifier) void put(const trace::table##Fields& fields) noexcept;
+GW_DECLARE_PUT(Operation, "")
+GW_DECLARE_PUT(ThreadName, "")
+GW_DECLARE_PUT(ClockSample, "")
+GW_DECLARE_PUT(Module, "")
+GW_DECLARE_PUT(KernelInfo, "")
+GW_DECLARE_PUT(StreamInfo, "")
+GW_DECLARE_PUT(DeviceInfo, "")
+GW_DECLARE_PUT(LoaderInfo, "")
+GW_DECLARE_PUT(WorkerInfo, "")
+GW_DECLARE_PUT(Loss, "")
+GW_DECLARE_PUT(Source, "")
+GW_DECLARE_PUT(Fact, "")
+GW_DECLARE_PUT(Sample, "")
+GW_DECLARE_PUT(ProcessEnd, "")
+#undef GW_DECLARE_PUT
+
+void put_source(const char* name, const char* state) noexcept;  // "cupti", "on"
+void put_fact(const char* key, const char* value) noexcept;     // "torch", "2.13.0"
+
+// (ticks, CLOCK_MONOTONIC, CLOCK_REALTIME, device) read together; `read_device_ns` may be null. The tightest
+// of five brackets is kept. About 2 us.
+void sample_clocks(uint64_t (*read_device_ns)() noexcept) noexcept;
+
+// Counts records that could not be made; written out as Loss tables by the next cold call and at exit.
+void lose(const char* reason, uint64_t count) noexcept;
+
+// While alive, hooks on this thread pass through: our own calls into libc, the loader or Python are not the
+// job's. Restores, not clears.
+class Quiet {
+ public:
+  Quiet() noexcept;
+  ~Quiet() noexcept;
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+
+ private:
+  bool before_;
+};
+
+}  // namespace gpuwatch::record
