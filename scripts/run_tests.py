@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs every check and test, prints one line for each, and a closing `N passed, N failed`.
+
+Three kinds, one after the other, because tests of waiting times must not compete for the processor:
+  checks   make check's scripts, on the sources and on the built library
+  ctest    compiled tests, each ctest case counts as one
+  pytest   tests/**/test_*.py, each pytest case counts as one
+Exit status 1 if anything failed or nothing ran.
+"""
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+KINDS = ("checks", "ctest", "pytest")
+
+# "  3/17 Test  #3: trace.reads_back ......   Passed    0.01 sec"
+CTEST_LINE = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (?P<name>.+?) \.*\s*(?P<outcome>\S.*?)\s+(?P<seconds>[\d.]+) sec")
+# What ctest says besides the results and the output of failed tests.
+CTEST_CHATTER = re.compile(
+    r"^\s*(Start +\d+:|Test project |Internal ctest|UpdateCTestConfiguration|Label Time|Total Test time|\d+% tests"
+    r"|The following tests|\t *\d+ - |Errors while running|Output from these tests|Use \"--rerun|[\w.]+ +=.*proc\))"
+)
+
+
+class Results:
+    """Counts outcomes and prints a line for each as it comes."""
+
+    def __init__(self):
+        self.counts = Counter()
+
+    def add(self, kind, name, outcome, seconds, detail=""):
+        self.counts[outcome] += 1
+        label = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip"}[outcome]
+        print(f"{label} {kind}: {name} ({seconds:.2f} s)", flush=True)
+        if detail:
+            print("\n".join("     " + line for line in detail.rstrip().splitlines()), flush=True)
+
+    def close(self):
+        if self.counts["skipped"]:
+            print(f"{self.counts['skipped']} skipped, for the reasons given above")
+        print(f"{self.counts['passed']} passed, {self.counts['failed']} failed", flush=True)
+        return 0 if self.counts["passed"] and not self.counts["failed"] else 1
+
+
+def run_checks(build, results):
+    scripts = ROOT / "scripts"
+    for name, command in (
+        ("layers", [sys.executable, scripts / "check_layers.py"]),
+        ("format", [scripts / "check_format.sh"]),
+        ("library", [scripts / "check_library.sh", build]),
+    ):
+        started = time.monotonic()
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        outcome = "failed" if done.returncode else "passed"
+        results.add("check", name, outcome, time.monotonic() - started, done.stdout if done.returncode else "")
+
+
+def run_ctest(build, results):
+    command = ["ctest", "--test-dir", str(build), "--output-on-failure", "--no-tests=error", "--timeout", "300"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+    failures_before = results.counts["failed"]
+    for line in process.stdout:
+        if match := CTEST_LINE.match(line):
+            outcome = match["outcome"].lower()
+            outcome = "passed" if outcome == "passed" else "skipped" if "skipped" in outcome else "failed"
+            results.add("ctest", match["name"], outcome, float(match["seconds"]))
+        elif line.strip() and not CTEST_CHATTER.match(line):
+            print("     " + line.rstrip(), flush=True)
+    # A crash of ctest itself, or no tests at all, must not pass for success.
+    if process.wait() != 0 and results.counts["failed"] == failures_before:
+        results.add("ctest", "ctest itself", "failed", 0.0, f"{' '.join(command)} ended with {process.returncode}")
+
+
+class LinePlugin:
+    """Makes pytest report each case as one line of ours. A failing set-up or tear-down counts as that case's."""
+
+    def __init__(self, results):
+        self.results = results
+        self.reports = {}
+
+    def pytest_runtest_logreport(self, report):
+        phases = self.reports.setdefault(report.nodeid, [])
+        phases.append(report)
+        if report.when != "teardown":
+            return
+        bad = next((phase for phase in phases if phase.failed), None)
+        skipped = next((phase for phase in phases if phase.skipped), None)
+        outcome = "failed" if bad else "skipped" if skipped else "passed"
+        detail = bad.longreprtext if bad else str(skipped.longrepr[2]) if skipped else ""
+        self.results.add("pytest", report.nodeid, outcome, sum(phase.duration for phase in phases), detail)
+        del self.reports[report.nodeid]
+
+    def pytest_collectreport(self, report):
+        if report.failed:
+            self.results.add("pytest", report.nodeid or "collection", "failed", 0.0, report.longreprtext)
+
+
+def run_pytest(build, results):
+    import pytest
+
+    os.environ["GPUWATCH_BUILD"] = str(build)
+    failures_before = results.counts["failed"]
+    arguments = [str(ROOT / "tests"), "--rootdir", str(ROOT), "-p", "no:terminal", "-p", "no:cacheprovider"]
+    status = pytest.main(arguments, plugins=[LinePlugin(results)])
+    if status not in (0, 1) and results.counts["failed"] == failures_before:
+        results.add("pytest", "pytest itself", "failed", 0.0, f"pytest.main ended with {status!r}")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--preset", default="release", help="which build to test (release, asan, tsan)")
+    parser.add_argument("--only", choices=KINDS, action="append", help="run only this kind (may be repeated)")
+    arguments = parser.parse_args()
+    build = ROOT / "build" / arguments.preset
+    runners = {"checks": run_checks, "ctest": run_ctest, "pytest": run_pytest}
+    results = Results()
+    for kind in arguments.only or KINDS:
+        runners[kind](build, results)
+    return results.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
