@@ -37,8 +37,8 @@ inline bool is_dormant() noexcept {
 // says why).
 bool activate(const char* evidence) noexcept;
 
-// Registers what runs once per trace file right after activate() created it (operation tables and facts), and
-// what runs in each process that joins one (its sources). Called from the library's constructor only.
+// Registers what runs once per trace file, right after activate() created it (operation tables, facts,
+// sources). Called from the library's constructor only.
 using StartFunction = void (*)() noexcept;
 void on_file_start(StartFunction function) noexcept;
 
@@ -48,6 +48,7 @@ struct ThreadRecorder;  // thread_recorder.h
 struct Scope {
   ThreadRecorder* thread = nullptr;
   uint64_t begin = 0;  // ticks
+  uint32_t depth = 0;  // open calls outside this one
   uint16_t op = 0;
   explicit operator bool() const noexcept { return thread != nullptr; }
   uint64_t elapsed_ticks() const noexcept { return base::ticks() - begin; }
@@ -83,7 +84,8 @@ void device(const trace::Slot& slot) noexcept;
 // recording.
 uint32_t intern(const char* text, size_t bytes) noexcept;
 uint32_t intern(const char* text) noexcept;
-uint32_t new_id() noexcept;  // unique in this file
+uint32_t intern_path(const char* path) noexcept;  // as GPUWATCH_PATHS wants paths written
+uint32_t new_id() noexcept;                       // unique in this file
 
 uint32_t process_ordinal() noexcept;  // of this process in its file (field `process` of tables)
 
@@ -112,7 +114,11 @@ void put_fact(const char* key, const char* value) noexcept;     // "torch", "2.1
 // of five brackets is kept. About 2 us.
 void sample_clocks(uint64_t (*read_device_ns)() noexcept) noexcept;
 
-// Counts records that could not be made; written out as Loss tables by the next cold call and at exit.
+// Writes how this process ends (exit() calls it; the _exit hook must). Signal safe when nothing else is
+// written.
+void end_process(trace::EndReason reason, int code) noexcept;
+
+// Counts records that could not be made, by reason (a string literal); written out as Loss tables at the end.
 void lose(const char* reason, uint64_t count) noexcept;
 
 // While alive, hooks on this thread pass through: our own calls into libc, the loader or Python are not the

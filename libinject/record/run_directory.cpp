@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libinject/record/run_directory.h"
+
+#include <sys/utsname.h>
+#include <time.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <initializer_list>
+
+#include "libinject/base/syscall.h"
+#include "libinject/runtime/config.h"
+
+namespace gpuwatch::record {
+namespace {
+
+using base::read_file;
+
+const char* base_name(const char* path) noexcept {
+  const char* slash = std::strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+// Names become part of a path: anything but letters, digits, dot, dash and underscore is replaced.
+template <size_t kCapacity>
+void add_safe(base::Text<kCapacity>* to, const char* text) noexcept {
+  for (; *text; ++text) {
+    const char c = *text;
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '-' || c == '_';
+    to->add(plain ? c : '_');
+  }
+}
+
+bool looks_like_python(const char* program) noexcept {
+  return !std::strncmp(base_name(program), "python", 6);
+}
+
+// "train.py" of `python -u train.py`, "pkg.main" of `python -m pkg.main`, else the program's own name.
+// Arguments beyond that are never looked at: they hold tokens and paths that are nobody's business.
+void find_script(base::Text<256>* script) noexcept {
+  char line[4096];
+  const ssize_t n = read_file("/proc/self/cmdline", line, sizeof line);
+  if (n <= 0) {
+    script->add("job");
+    return;
+  }
+  const char* end = line + n;
+  const char* argument = line;
+  const char* chosen = line;
+  if (looks_like_python(line)) {
+    bool module = false;
+    for (argument += std::strlen(argument) + 1; argument < end; argument += std::strlen(argument) + 1) {
+      if (!std::strcmp(argument, "-m")) {
+        module = true;
+      } else if (!std::strcmp(argument, "-c")) {
+        break;
+      } else if (!std::strcmp(argument, "-W") || !std::strcmp(argument, "-X")) {
+        argument += std::strlen(argument) + 1;
+        if (argument >= end) break;
+      } else if (module || argument[0] != '-') {
+        chosen = argument;
+        break;
+      }
+    }
+  }
+  add_safe(script, base_name(chosen));
+}
+
+struct ProcessStat {
+  int parent = 0;
+  uint64_t start_ticks = 0;  // since boot, in units of 10 ms
+};
+
+bool read_stat(int pid, ProcessStat* out) noexcept {
+  base::Text<64> path;
+  path.add("/proc/").add(static_cast<uint64_t>(pid)).add("/stat");
+  char text[1024];
+  if (read_file(path.c_str(), text, sizeof text) <= 0) return false;
+  const char* p = std::strrchr(text, ')');  // the name may hold spaces and brackets
+  if (!p) return false;
+  // Fields after the name: state is the 3rd, ppid the 4th, starttime the 22nd.
+  int field = 2;
+  for (++p; *p; ++p) {
+    if (*p != ' ') continue;
+    ++field;
+    if (field == 4) out->parent = std::atoi(p + 1);
+    if (field == 22) {
+      out->start_ticks = std::strtoull(p + 1, nullptr, 10);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool carries_library(int pid) noexcept {
+  base::Text<64> path;
+  path.add("/proc/").add(static_cast<uint64_t>(pid)).add("/environ");
+  const int fd = base::sys_open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  static const char kNeedle[] = "libgpuwatch";
+  char block[4096 + sizeof kNeedle];
+  size_t kept = 0;
+  bool found = false;
+  while (!found) {
+    const ssize_t n = base::sys_read(fd, block + kept, 4096);
+    if (n <= 0) break;
+    const size_t have = kept + static_cast<size_t>(n);
+    found = memmem(block, have, kNeedle, sizeof kNeedle - 1) != nullptr;
+    kept = have < sizeof kNeedle ? have : sizeof kNeedle - 1;
+    std::memmove(block, block + have - kept, kept);
+  }
+  base::sys_close(fd);
+  return found;
+}
+
+// Start time and pid of the topmost ancestor that carries the library: every process of a job that was
+// started with one LD_PRELOAD derives the same, without being told.
+void derive_run_id(base::Text<256>* id) noexcept {
+  int pid = base::sys_getpid();
+  ProcessStat top = {};
+  read_stat(pid, &top);
+  for (int depth = 0; depth < 64 && top.parent > 1; ++depth) {
+    ProcessStat parent = {};
+    if (!carries_library(top.parent) || !read_stat(top.parent, &parent)) break;
+    pid = top.parent;
+    top = parent;
+  }
+  char text[8192];
+  uint64_t boot = 0;
+  if (read_file("/proc/stat", text, sizeof text) > 0) {
+    if (const char* line = std::strstr(text, "\nbtime ")) boot = std::strtoull(line + 7, nullptr, 10);
+  }
+  const time_t start = static_cast<time_t>(boot + top.start_ticks / 100);
+  tm utc = {};
+  gmtime_r(&start, &utc);
+  id->add(static_cast<uint64_t>(utc.tm_year + 1900), 4).add(static_cast<uint64_t>(utc.tm_mon + 1), 2);
+  id->add(static_cast<uint64_t>(utc.tm_mday), 2).add('-');
+  id->add(static_cast<uint64_t>(utc.tm_hour), 2).add(static_cast<uint64_t>(utc.tm_min), 2);
+  id->add(static_cast<uint64_t>(utc.tm_sec), 2).add('-').add(static_cast<uint64_t>(pid));
+}
+
+void find_run_id(base::Text<256>* id) noexcept {
+  if (const char* given = runtime::config().run_id) return add_safe(id, given);
+  if (const char* job = std::getenv("SLURM_JOB_ID")) {
+    id->add("slurm-");
+    add_safe(id, job);
+    if (const char* step = std::getenv("SLURM_STEP_ID")) add_safe(&id->add('.'), step);
+    if (const char* restart = std::getenv("SLURM_RESTART_COUNT")) add_safe(&id->add('.'), restart);
+    return;
+  }
+  const char* elastic = std::getenv("TORCHELASTIC_RUN_ID");
+  if (elastic && *elastic && std::strcmp(elastic, "none")) {
+    add_safe(&id->add("elastic-"), elastic);
+    if (const char* restart = std::getenv("TORCHELASTIC_RESTART_COUNT")) add_safe(&id->add('.'), restart);
+    return;
+  }
+  derive_run_id(id);
+}
+
+// mkdir, and whether the result is a directory of ours that we may write to and that is not a link.
+int make_directory(const char* path, bool* made) noexcept {
+  const int error = base::sys_mkdir(path, 0700);
+  *made = error == 0;
+  if (error && error != -EEXIST) return error;
+  const int fd = base::sys_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return fd;
+  base::sys_close(fd);
+  return static_cast<int>(base::raw_syscall(SYS_access, base::address(path), 2 | 1));
+}
+
+bool try_place(RunPlace* place, const char* parent, const char* suffix, int* error) noexcept {
+  place->directory = base::Path();
+  place->directory.add(parent);
+  if (suffix)
+    place->directory.add("/gpuwatch-").add(place->script.c_str()).add('-').add(place->run_id.c_str());
+  const int failed =
+      place->directory.was_cut() ? -ENAMETOOLONG : make_directory(place->directory.c_str(), &place->is_first);
+  if (!failed) return true;
+  if (!*error) *error = -failed;
+  return false;
+}
+
+}  // namespace
+
+int environment_number(const char* name) noexcept {
+  const char* text = std::getenv(name);
+  if (!text || *text < '0' || *text > '9') return -1;
+  return std::atoi(text);
+}
+
+bool find_run_place(RunPlace* place, int* error) noexcept {
+  *error = 0;
+  utsname machine;
+  uname(&machine);
+  add_safe(&place->host, machine.nodename);
+  find_script(&place->script);
+  find_run_id(&place->run_id);
+  if (const char* out = runtime::config().out) return try_place(place, out, nullptr, error);
+  if (try_place(place, ".", "run", error)) return true;
+  for (const char* variable : {"SLURM_TMPDIR", "TMPDIR"}) {
+    const char* directory = std::getenv(variable);
+    if (directory && *directory && try_place(place, directory, "run", error)) return true;
+  }
+  // /tmp is shared with others: a directory of our own first, which must not be a link somebody else laid.
+  base::Text<64> own;
+  own.add("/tmp/gpuwatch-").add(static_cast<uint64_t>(base::raw_syscall(SYS_geteuid)));
+  bool made = false;
+  struct stat about = {};
+  if (make_directory(own.c_str(), &made)) return false;
+  if (base::raw_syscall(SYS_lstat, base::address(own.c_str()), base::address(&about)) ||
+      about.st_uid != static_cast<uid_t>(base::raw_syscall(SYS_geteuid))) {
+    return false;
+  }
+  return try_place(place, own.c_str(), "run", error);
+}
+
+void file_path(const RunPlace& place, int rank, uint64_t attempt, base::Path* path) noexcept {
+  path->add(place.directory.c_str()).add('/').add(place.host.c_str()).add('.');
+  path->add(static_cast<uint64_t>(rank < 0 ? 0 : rank)).add('.');
+  path->add(static_cast<uint64_t>(base::sys_getpid())).add('.');
+  ProcessStat self = {};
+  read_stat(base::sys_getpid(), &self);
+  path->add(self.start_ticks);
+  if (attempt) path->add('-').add(attempt);
+  path->add(".gwt");
+}
+
+}  // namespace gpuwatch::record

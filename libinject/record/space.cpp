@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libinject/record/space.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/compiler.h"
+#include "libinject/base/syscall.h"
+#include "libinject/trace/layout.h"
+
+namespace gpuwatch::record::space {
+namespace {
+
+using namespace trace;  // kPageBytes and so on
+
+constexpr size_t kMaxSegments = 4096;  // 16 GiB
+
+constinit int g_fd = -1;
+constinit dev_t g_device = 0;
+constinit ino_t g_inode = 0;
+char g_path[4096];
+constinit std::atomic<uint8_t*> g_segments[kMaxSegments] = {};
+
+std::atomic_ref<uint32_t> header_word(size_t offset) noexcept {
+  uint8_t* header = g_segments[0].load(std::memory_order_acquire);
+  return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(header + offset));
+}
+
+// A daemonising job closes every descriptor it finds, and may since have opened a file of its own at our
+// number: never write to a descriptor without looking at what it is.
+int open_checked() noexcept {
+  struct stat now;
+  if (g_fd >= 0 && base::sys_fstat(g_fd, &now) == 0 && now.st_dev == g_device && now.st_ino == g_inode)
+    return g_fd;
+  const int fd = base::sys_open(g_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+  if (fd < 0) return -1;
+  if (base::sys_fstat(fd, &now) || now.st_dev != g_device || now.st_ino != g_inode) {
+    base::sys_close(fd);
+    return -1;
+  }
+  g_fd = fd;
+  return fd;
+}
+
+uint64_t file_size_limit() noexcept {
+  rlimit limit;
+  if (base::raw_syscall(SYS_getrlimit, RLIMIT_FSIZE, base::address(&limit))) return UINT64_MAX;
+  return limit.rlim_cur;
+}
+
+// Some file systems (NFS before 4.2, many FUSE ones) cannot reserve: write zeros instead.
+int reserve(int fd, off_t offset, size_t bytes) noexcept {
+  const int error = base::sys_fallocate(fd, offset, static_cast<off_t>(bytes));
+  if (error != -EOPNOTSUPP) return error;
+  static constexpr uint8_t kZeros[kPageBytes] = {};
+  for (size_t done = 0; done < bytes; done += kPageBytes) {
+    const ssize_t n = base::sys_pwrite(fd, kZeros, kPageBytes, offset + static_cast<off_t>(done));
+    if (n != static_cast<ssize_t>(kPageBytes)) return n < 0 ? static_cast<int>(n) : -ENOSPC;
+  }
+  return 0;
+}
+
+StopReason stop_reason_of(int error) noexcept {
+  if (error == -ENOSPC || error == -EDQUOT) return StopReason::DiskFull;
+  if (error == -EFBIG) return StopReason::FileSizeLimit;
+  return StopReason::Error;
+}
+
+// Makes the file at least `pages` long. Two processes may do the same at once: reserving twice is harmless.
+bool ensure_reserved(uint32_t pages) noexcept {
+  auto reserved = header_word(FileHeaderTemplate::k_reserved_pages);
+  uint32_t seen = reserved.load(std::memory_order_acquire);
+  if (GW_LIKELY(seen >= pages)) return true;
+  const uint64_t target = (uint64_t{pages} + kPagesPerSegment - 1) / kPagesPerSegment * kPagesPerSegment;
+  if (target * kPageBytes > file_size_limit()) {
+    stop(StopReason::FileSizeLimit);
+    return false;
+  }
+  const int fd = open_checked();
+  const off_t from = static_cast<off_t>(uint64_t{seen} * kPageBytes);
+  const int error = fd < 0 ? fd : reserve(fd, from, (target - seen) * kPageBytes);
+  if (error) {
+    stop(stop_reason_of(error));
+    return false;
+  }
+  while (seen < target && !reserved.compare_exchange_weak(seen, static_cast<uint32_t>(target))) {
+  }
+  return true;
+}
+
+uint8_t* map_segment(size_t index) noexcept {
+  const int fd = open_checked();
+  if (fd < 0) return nullptr;
+  auto* mapped = static_cast<uint8_t*>(base::sys_mmap(kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
+                                                      static_cast<off_t>(index * kSegmentBytes)));
+  if (!mapped) return nullptr;
+  uint8_t* expected = nullptr;
+  if (g_segments[index].compare_exchange_strong(expected, mapped, std::memory_order_acq_rel)) return mapped;
+  base::raw_syscall(SYS_munmap, base::address(mapped), kSegmentBytes);
+  return expected;
+}
+
+uint8_t* page_address(uint32_t page) noexcept {
+  const size_t index = page / kPagesPerSegment;
+  if (index >= kMaxSegments) return nullptr;
+  uint8_t* segment = g_segments[index].load(std::memory_order_acquire);
+  if (GW_UNLIKELY(!segment)) segment = map_segment(index);
+  return segment ? segment + (page % kPagesPerSegment) * kPageBytes : nullptr;
+}
+
+void write_header(uint8_t* page, uint64_t max_bytes) noexcept {
+  FileHeaderFields fields;
+  fields.major = kMajorVersion;
+  fields.minor = kMinorVersion;
+  fields.page_bytes = kPageBytes;
+  fields.created_realtime_ns = base::realtime_ns();
+  fields.limit_pages = static_cast<uint32_t>(max_bytes / kPageBytes);
+  fields.next_page = 1;
+  fields.reserved_pages = kPagesPerSegment;
+  lay_down(page, fields);
+}
+
+}  // namespace
+
+bool create(const char* path, uint32_t mode, uint64_t max_bytes, int* error) noexcept {
+  const uint64_t ceiling = kMaxSegments * uint64_t{kSegmentBytes};
+  if (max_bytes > ceiling) max_bytes = ceiling;
+  if (file_size_limit() < kSegmentBytes) {
+    *error = EFBIG;
+    return false;
+  }
+  int fd = base::sys_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, static_cast<int>(mode));
+  if (fd < 0) {
+    *error = -fd;
+    return false;
+  }
+  // Out of the way of programs that expect the lowest numbers to be theirs.
+  const long high = base::raw_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 200);
+  if (high >= 0) {
+    base::sys_close(fd);
+    fd = static_cast<int>(high);
+  }
+  struct stat made = {};
+  int failed = base::sys_fstat(fd, &made);
+  if (!failed) failed = reserve(fd, 0, kSegmentBytes);
+  std::strncpy(g_path, path, sizeof g_path - 1);
+  g_fd = fd;
+  g_device = made.st_dev;
+  g_inode = made.st_ino;
+  uint8_t* first = failed ? nullptr : map_segment(0);
+  if (!first) {
+    *error = failed ? -failed : ENOMEM;
+    base::sys_close(fd);
+    base::sys_unlink(path);
+    g_fd = -1;
+    return false;
+  }
+  write_header(first, max_bytes);
+  return true;
+}
+
+uint8_t* claim(uint32_t pages) noexcept {
+  if (is_stopped()) return nullptr;
+  auto next = header_word(FileHeaderTemplate::k_next_page);
+  const uint32_t limit = header_word(FileHeaderTemplate::k_limit_pages).load(std::memory_order_relaxed);
+  uint32_t first, after, seen = next.load(std::memory_order_relaxed);
+  do {
+    first = seen;
+    const uint32_t left = kPagesPerSegment - first % kPagesPerSegment;
+    if (left < pages) first += left;  // a frame never crosses a segment
+    after = first + pages;
+    if (after > limit) {
+      stop(StopReason::SizeLimit);
+      return nullptr;
+    }
+  } while (!next.compare_exchange_weak(seen, after, std::memory_order_relaxed));
+  if (!ensure_reserved(after)) return nullptr;
+  uint8_t* frame = page_address(first);
+  if (!frame) stop(StopReason::Error);
+  return frame;
+}
+
+void release(uint8_t* frame, uint32_t pages) noexcept {
+  base::raw_syscall(SYS_madvise, base::address(frame), static_cast<long>(pages * kPageBytes), MADV_DONTNEED);
+}
+
+uint32_t next_process() noexcept {
+  return header_word(FileHeaderTemplate::k_next_process).fetch_add(1);
+}
+uint32_t next_id() noexcept {
+  return header_word(FileHeaderTemplate::k_next_id).fetch_add(1) + 1;
+}
+
+void stop(StopReason reason) noexcept {
+  uint32_t running = 0;
+  header_word(FileHeaderTemplate::k_stopped).compare_exchange_strong(running, static_cast<uint32_t>(reason));
+}
+bool is_stopped() noexcept {
+  return header_word(FileHeaderTemplate::k_stopped).load(std::memory_order_relaxed) != 0;
+}
+StopReason stop_reason() noexcept {
+  return static_cast<StopReason>(header_word(FileHeaderTemplate::k_stopped).load(std::memory_order_relaxed));
+}
+
+}  // namespace gpuwatch::record::space

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The trace file as shared space: claims page ranges for frames and makes them writable. All processes of a
+// family (a rank and its forked workers) claim from the same atomic counter in page 0 of the mapping they
+// inherited; a claim needs no lock and survives the death of any of them.
+//
+// Space is reserved on disk before it is mapped (a sparse mapping on a full disk kills its writer with
+// SIGBUS), after checking RLIMIT_FSIZE (growing past it raises SIGXFSZ), in segments of 4 MiB. Thread safety:
+// any. Signal safety: claim() is. Errors: null, with the reason in the header's `stopped`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "libinject/trace/templates.h"
+#include "libinject/trace/trace_generated.h"
+
+namespace gpuwatch::record::space {
+
+// Creates `path` (exclusively, never through a link) with a header page. False with errno-style *error.
+bool create(const char* path, uint32_t mode, uint64_t max_bytes, int* error) noexcept;
+
+// `pages` consecutive zeroed pages within one segment, or null when recording has stopped (limit, disk, ...).
+uint8_t* claim(uint32_t pages) noexcept;
+
+// Tells the kernel that this process is done with a frame: it stays in the file, not in our resident memory.
+void release(uint8_t* frame, uint32_t pages) noexcept;
+
+// Counters of page 0 (atomic).
+uint32_t next_process() noexcept;
+uint32_t next_id() noexcept;
+
+void stop(trace::StopReason reason) noexcept;
+bool is_stopped() noexcept;
+trace::StopReason stop_reason() noexcept;
+
+}  // namespace gpuwatch::record::space

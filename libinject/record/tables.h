@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// What record/ offers itself beyond recorder.h: tables that only the recorder writes, and losses.
+#pragma once
+
+#include <cstdint>
+
+#include "libinject/trace/templates.h"
+
+namespace gpuwatch::record {
+
+void put(const trace::ProcessFields& fields) noexcept;
+void write_losses() noexcept;
+uint64_t
+take_torn_records() noexcept;  // dropped since the last call because a signal handler interrupted a store
+
+}  // namespace gpuwatch::record

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPUWATCH_* settings, read once in the library's constructor and constant afterwards (getenv races with a
+// job's setenv). A value that cannot be understood is reported in one line when recording starts, and the
+// default used. Thread and signal safe after read_config().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace gpuwatch::runtime {
+
+enum class Source : uint32_t {
+  kCuda = 1u << 0,
+  kCupti = 1u << 1,
+  kNccl = 1u << 2,
+  kNvtx = 1u << 3,
+  kIo = 1u << 4,
+  kPython = 1u << 5,
+  kSystem = 1u << 6,
+};
+
+enum class PathStyle { kFull, kBasename, kHash };
+
+struct Config {
+  const char* out = nullptr;     // null: choose; points into the environment of process start
+  const char* run_id = nullptr;  // null: derive
+  uint64_t max_bytes = 512ull << 20;
+  uint32_t sources = 0x7f;
+  uint32_t file_mode = 0600;
+  PathStyle paths = PathStyle::kFull;
+  bool disabled = false;
+  bool quiet = false;
+  const char* complaint_name = nullptr;  // the first setting that was not understood
+  const char* complaint_value = nullptr;
+  bool is_on(Source source) const noexcept { return sources & static_cast<uint32_t>(source); }
+};
+
+void read_config() noexcept;
+const Config& config() noexcept;
+
+}  // namespace gpuwatch::runtime
