@@ -79,6 +79,11 @@ def run_ctest(build, results):
         results.add("ctest", "ctest itself", "failed", 0.0, f"{' '.join(command)} ended with {process.returncode}")
 
 
+def reason_of(skipped):
+    """Why pytest skipped a case: (file, line, reason) for a skip, else the text of an expected failure."""
+    return skipped.longrepr[2] if isinstance(skipped.longrepr, tuple) else getattr(skipped, "wasxfail", "")
+
+
 class LinePlugin:
     """Makes pytest report each case as one line of ours. A failing set-up or tear-down counts as that case's."""
 
@@ -94,7 +99,7 @@ class LinePlugin:
         bad = next((phase for phase in phases if phase.failed), None)
         skipped = next((phase for phase in phases if phase.skipped), None)
         outcome = "failed" if bad else "skipped" if skipped else "passed"
-        detail = bad.longreprtext if bad else str(skipped.longrepr[2]) if skipped else ""
+        detail = bad.longreprtext if bad else reason_of(skipped) if skipped else ""
         self.results.add("pytest", report.nodeid, outcome, sum(phase.duration for phase in phases), detail)
         del self.reports[report.nodeid]
 
@@ -109,6 +114,7 @@ def run_pytest(build, results):
     os.environ["GPUWATCH_BUILD"] = str(build)
     failures_before = results.counts["failed"]
     arguments = [str(ROOT / "tests"), "--rootdir", str(ROOT), "-p", "no:terminal", "-p", "no:cacheprovider"]
+    arguments += ["--continue-on-collection-errors"]
     status = pytest.main(arguments, plugins=[LinePlugin(results)])
     if status not in (0, 1) and results.counts["failed"] == failures_before:
         results.add("pytest", "pytest itself", "failed", 0.0, f"pytest.main ended with {status!r}")
