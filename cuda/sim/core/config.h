@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the simulated device is like: read once from the text file named by GWSIM_CONFIG.
+// Durations are kept in ns, bandwidths in bytes per ns (= GB/s). A line that cannot be understood ends the
+// process with one sentence: a typing error in a test instrument must not become a result.
+// docs/simulated-device.md lists every key.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <vector>
+
+#include "clock.h"
+
+namespace gpuwatch::sim {
+
+// "kernel <glob> <us> [<us per block>]": the first rule whose glob matches the mangled or the demangled name.
+struct KernelRule {
+  std::string glob;
+  double base_us;
+  double per_block_us;
+};
+
+struct Config {
+  std::string device_name = "Simulated GPU";
+  int devices = 1;
+  size_t memory_bytes = size_t{80} << 30;
+  int multiprocessors = 132;
+  std::vector<KernelRule> kernels;
+  Ns default_kernel_ns = 10'000;
+
+  double h2d_bytes_per_ns = 50;
+  double d2h_bytes_per_ns = 50;
+  double d2d_bytes_per_ns = 2000;
+  double pageable_bytes_per_ns = 8;
+  double nccl_bytes_per_ns = 100;
+  size_t staging_chunk_bytes = size_t{512} << 10;
+  size_t small_pageable_bytes = size_t{64} << 10;
+  size_t data_max_bytes = size_t{64} << 10;
+
+  Ns launch_latency_ns = 3'000;  // from the call to the earliest start on an idle device
+  Ns copy_latency_ns = 1'500;    // fixed part of a copy's duration
+  Ns nccl_latency_ns = 10'000;   // fixed part of a collective's duration
+  Ns launch_cost_ns = 2'000;     // what a launch costs the calling thread, on its core
+  Ns malloc_cost_ns = 100'000;
+  Ns free_cost_ns = 50'000;
+  Ns host_alloc_cost_ns = 200'000;
+  int queue_depth = 1024;  // work that a stream takes before a launch blocks
+
+  Ns spin_ns = 60'000;  // a blocked call stops sleeping this long before its end
+  Ns cupti_skew_ns = 0;
+  double cupti_drift_ppm = 0;
+  Ns cupti_worker_period_ns = 10'000'000;  // how often full buffers are looked at
+};
+
+// Loads on first use; never changes afterwards.
+const Config& config();
+
+// The text of the file as read, for the ground truth's header; empty without a file.
+const std::string& config_text();
+
+}  // namespace gpuwatch::sim

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels known to the simulated device: a name and the time that the name stands for.
+// A duration comes from the first matching "kernel" rule, else from a suffix of the name such as `_50us` or
+// `_5ms` ("adam_50us(float*)"), else from default_kernel_us. Objects live for ever, so pointers to them and
+// to their names may be kept. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "clock.h"
+
+namespace gpuwatch::sim {
+
+class Kernel {
+ public:
+  explicit Kernel(const char* mangled_name);
+
+  const char* name() const { return mangled_.c_str(); }
+  const char* demangled_name() const { return demangled_.c_str(); }
+  Ns duration_ns(uint64_t blocks) const;
+
+  // One object for each name; `mangled_name` may be a plain name.
+  static const Kernel* find_or_add(const char* mangled_name);
+  // Whether a handle that a program gave us is one of our kernels.
+  static const Kernel* from_handle(const void* handle);
+
+ private:
+  std::string mangled_;
+  std::string demangled_;
+  double base_us_;
+  double per_block_us_ = 0;
+};
+
+// The duration in a name's suffix, in us, or a negative value.
+double duration_us_from_name(const std::string& demangled);
+
+}  // namespace gpuwatch::sim
