@@ -8,7 +8,7 @@
 set(_cuda_places ${CMAKE_SOURCE_DIR}/build/cuda $ENV{CUDA_HOME} /usr/local/cuda
                  ${CMAKE_SOURCE_DIR}/build/nvidia/nvidia/cu13)
 set(_nccl_places ${CMAKE_SOURCE_DIR}/build/nccl $ENV{NCCL_HOME} /usr/local/cuda /usr /usr/local
-                 ${CMAKE_SOURCE_DIR}/build/nvidia/nvidia/nccl)
+                 ${CMAKE_SOURCE_DIR}/build/nvidia-nccl/nvidia/nccl)
 
 function(gpuwatch_first_place_with header result)
   foreach(place ${ARGN})

@@ -5,7 +5,7 @@
 # with sudo. Says what it will fetch, and how large that is, before it does. Running it again does only what is
 # missing. System packages go to the system; everything else stays inside build/:
 #   build/venv   Python with PyTorch, NumPy, Pillow, pytest (a PyTorch that python3 already imports is used)
-#   build/cuda   link to the CUDA 13 toolkit, or to the vendor's Python packages in build/nvidia
+#   build/cuda   link to the CUDA 13 toolkit, or to the vendor's Python packages in build/nvidia*
 #   build/nccl   link to the folder whose include/ holds nccl.h
 #
 #   --vendor-packages   take the vendor's Python packages even where a toolkit is installed
@@ -187,10 +187,11 @@ install_cuda() {
   say "CUDA compiler and headers: $root"
 }
 
+# In a folder of its own: pip --target replaces the whole top folder `nvidia` that two packages share.
 find_nccl() {
   local root site
   site=$(site_of_torch "$python")
-  for root in "$(readlink -f build/cuda)" /usr /usr/local "$site/nvidia/nccl" "$PWD/build/nvidia/nvidia/nccl"; do
+  for root in "$(readlink -f build/cuda)" /usr /usr/local "$site/nvidia/nccl" "$PWD/build/nvidia-nccl/nvidia/nccl"; do
     if [ -f "$root/include/nccl.h" ]; then
       echo "$root"
       return
@@ -203,7 +204,7 @@ install_nccl() {
   root=$(find_nccl)
   if [ -z "$root" ]; then
     say "NCCL header: fetching the vendor's Python package for it (196 MB, because the library comes along)"
-    pip_install --no-deps --upgrade --target build/nvidia "$nccl_package" || fail "pip could not fetch $nccl_package (its messages are above)"
+    pip_install --no-deps --upgrade --target build/nvidia-nccl "$nccl_package" || fail "pip could not fetch $nccl_package (its messages are above)"
     root=$(find_nccl)
   fi
   link_in_build "$root" nccl
