@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A predicted gain: always from replaying the recorded steps under a change, never from a share. Times are
-// milliseconds a step (metric "step_ms") or samples a second.
+// milliseconds a step (metric "step_ms") or samples a second. Plain values, safe to share between threads.
 #pragma once
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -32,5 +33,14 @@ struct ReplayCheck {
   double error() const { return measured_ms > 0 ? (replayed_ms - measured_ms) / measured_ms : 0; }
   Trust trust() const;
 };
+
+// Turns a replayed step time and its bootstrap spread into a prediction, widened by what the replay of the
+// unchanged run was off by. Empty where `check` allows only a ceiling. `floor_ms` bounds the interval below:
+// no change of the input can make a step shorter than the work that is not input.
+std::optional<Prediction> step_prediction(const ReplayCheck& check, Range replayed_ms, double now_ms,
+                                          double floor_ms);
+
+// The same for a throughput: samples a second after the change, from step times.
+Prediction as_samples_per_s(const Prediction& step, double samples_now, double samples_after);
 
 }  // namespace gpuwatch::predict

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns the passes of a recorded loader into what the replay needs, and calibrates it on the trace itself.
+#include <algorithm>
+#include <cmath>
+
+#include "analyzer/predict/loader_replay.h"
+
+namespace gpuwatch::predict {
+namespace {
+
+using attribute::RankAttribution;
+using model::Batch;
+using model::LoaderPass;
+using model::Ns;
+using model::Process;
+
+constexpr size_t kMostBatches = 3000;   // the latest; more does not sharpen the mean, only the wait for it
+constexpr double kWaitedForCpu = 1.05;  // fetches stretched by less are ordinary scheduling
+
+// Without workers the trace cannot show what handing a batch over costs. 0.7 ms a batch was the one constant
+// that fitted 14 PyTorch loader configurations (workers 1 to 4, prefetch 1 to 4) on a desktop-class machine.
+constexpr double kAssumedHandOverNs = 0.7e6;
+
+double median(std::vector<double> values, double otherwise) {
+  if (values.empty()) return otherwise;
+  auto middle = values.begin() + values.size() / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+bool was_fetched(const Batch& batch) {
+  return batch.fetch.end > batch.fetch.begin;
+}
+bool was_taken(const Batch& batch) {
+  return batch.next.end > batch.next.begin;
+}
+
+const attribute::StepAttribution* step_at(const RankAttribution& rank, Ns time) {
+  auto after = std::upper_bound(rank.steps.begin(), rank.steps.end(), time,
+                                [](Ns t, const attribute::StepAttribution& s) { return t < s.step.begin; });
+  if (after == rank.steps.begin()) return nullptr;
+  const auto& step = *std::prev(after);
+  return time < step.step.end ? &step : nullptr;
+}
+
+size_t counted_batches(const RankAttribution& rank, const LoaderPass& pass) {
+  return size_t(std::count_if(pass.batches.begin(), pass.batches.end(), [&](const Batch& batch) {
+    return was_taken(batch) && step_at(rank, batch.next.begin);
+  }));
+}
+
+// The loader that feeds the recorded steps; a second one (validation) feeds none or few of them.
+uint32_t main_loader(const Process& process, const RankAttribution& rank) {
+  std::vector<size_t> batches(process.loaders.size());
+  for (const LoaderPass& pass : process.passes)
+    if (pass.loader < batches.size()) batches[pass.loader] += counted_batches(rank, pass);
+  auto most = std::max_element(batches.begin(), batches.end());
+  return most == batches.end() || *most == 0 ? model::kNone : uint32_t(most - batches.begin());
+}
+
+double think_ns(const RankAttribution& rank, const LoaderPass& pass, size_t i, double otherwise) {
+  const Batch& batch = pass.batches[i];
+  if (i + 1 < pass.batches.size() && was_taken(pass.batches[i + 1]))
+    return std::max<double>(0, double(pass.batches[i + 1].next.begin - batch.next.end));
+  const auto* step = step_at(rank, batch.next.begin);
+  return step && step->step.end > batch.next.end ? double(step->step.end - batch.next.end) : otherwise;
+}
+
+RecordedPass convert(const RankAttribution& rank, const LoaderPass& pass, const BatchCost& typical) {
+  RecordedPass recorded;
+  for (size_t i = 0; i < pass.batches.size(); ++i) {
+    const Batch& batch = pass.batches[i];
+    if (!was_taken(batch)) continue;
+    BatchCost cost = typical;
+    if (was_fetched(batch)) {
+      double wall = double(batch.fetch.length());
+      cost.service_ns = std::max(wall - double(batch.fetch_run_delay_ns), double(batch.fetch_cpu_ns));
+      cost.service_ns = std::min(cost.service_ns, wall);
+      cost.cpu_ns = std::min(double(batch.fetch_cpu_ns), cost.service_ns);
+      if (batch.fetch_cpu_ns == 0)
+        cost.cpu_ns = std::max(0.0, cost.service_ns - double(batch.fetch_blocked_ns));
+    }
+    cost.think_ns = think_ns(rank, pass, i, typical.think_ns);
+    cost.counted = step_at(rank, batch.next.begin) != nullptr;
+    recorded.batches.push_back(cost);
+  }
+  if (!pass.batches.empty() && pass.batches.front().sent > 0)
+    recorded.lead_ns =
+        std::max<double>(0, double(pass.batches.front().next.begin - pass.batches.front().sent));
+  return recorded;
+}
+
+// Stands in for batches whose fetch was lost, and for the work after the last batch of a pass.
+std::optional<BatchCost> typical_batch(const RankAttribution& rank,
+                                       const std::vector<const LoaderPass*>& passes) {
+  std::vector<double> service, cpu, think;
+  size_t taken = 0;
+  for (const LoaderPass* pass : passes) {
+    for (size_t i = 0; i < pass->batches.size(); ++i) {
+      const Batch& batch = pass->batches[i];
+      taken += was_taken(batch);
+      if (i + 1 < pass->batches.size() && was_taken(batch)) think.push_back(think_ns(rank, *pass, i, 0));
+      if (!was_fetched(batch)) continue;
+      service.push_back(double(batch.fetch.length() - batch.fetch_run_delay_ns));
+      cpu.push_back(double(batch.fetch_cpu_ns));
+    }
+  }
+  if (service.size() * 2 < taken || service.empty()) return std::nullopt;
+  BatchCost typical;
+  typical.service_ns = std::max(0.0, median(service, 0));
+  typical.cpu_ns = std::min(median(cpu, 0), typical.service_ns);
+  typical.think_ns = median(think, 0);
+  return typical;
+}
+
+HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes, int workers) {
+  if (workers <= 0) return {.receive_ns = kAssumedHandOverNs, .ready_ns = kAssumedHandOverNs};
+  std::vector<double> dispatch, turnaround, receive, finish, ready;
+  for (const LoaderPass* pass : passes) {
+    std::vector<const Batch*> previous(pass->workers.size() + 1, nullptr);
+    for (const Batch& batch : pass->batches) {
+      if (!was_fetched(batch)) continue;
+      const Batch*& before = previous[std::min<size_t>(batch.worker, pass->workers.size())];
+      if (before && batch.sent > before->fetch.end)
+        dispatch.push_back(double(batch.fetch.begin - batch.sent));
+      else if (before)
+        turnaround.push_back(double(batch.fetch.begin - before->fetch.end));
+      before = &batch;
+      if (!was_taken(batch)) continue;
+      Ns taken = batch.received ? batch.received : batch.next.end;
+      if (batch.fetch.end > batch.next.begin) {
+        receive.push_back(double(taken - batch.fetch.end));
+        finish.push_back(double(batch.next.end - taken));
+      } else {
+        ready.push_back(double(batch.next.length()));
+      }
+    }
+  }
+  HandOver cost;
+  cost.measured = true;
+  cost.dispatch_ns = std::max(0.0, median(dispatch, 0));
+  cost.turnaround_ns = std::max(0.0, median(turnaround, 0));
+  cost.receive_ns = std::max(0.0, median(receive, kAssumedHandOverNs));
+  cost.finish_ns = std::max(0.0, median(finish, 0));
+  cost.ready_ns = std::max(0.0, median(ready, cost.finish_ns));
+  return cost;
+}
+
+struct CpuUse {
+  Ns begin = 0, end = 0;
+  double own = 0, children = 0, machine = 0, machine_busy = 0;  // cores
+};
+
+// From the sampler, over the recorded steps. Empty below one second: the sampler's grain is about that.
+std::optional<CpuUse> cpu_use(const Process& process, const RankAttribution& rank) {
+  if (rank.steps.empty()) return std::nullopt;
+  Ns begin = rank.steps.front().step.begin, end = rank.steps.back().step.end;
+  const model::Sample* first = nullptr;
+  const model::Sample* last = nullptr;
+  for (const model::Sample& sample : process.samples) {
+    if (sample.time < begin || sample.time > end) continue;
+    if (!first) first = &sample;
+    last = &sample;
+  }
+  if (!first || last->time - first->time < 900'000'000) return std::nullopt;
+  double wall = double(last->time - first->time);
+  CpuUse use{first->time, last->time};
+  use.own = double(last->cpu_ns - first->cpu_ns) / wall;
+  use.children = std::max(0.0, double(last->children_cpu_ns - first->children_cpu_ns) / wall);
+  use.machine = double(last->cpu_total_ns - first->cpu_total_ns) / wall;
+  use.machine_busy = use.machine - double(last->cpu_idle_ns - first->cpu_idle_ns) / wall;
+  return use;
+}
+
+// Of the interval, the part spent outside next(); and the CPU time of fetches made inline.
+void consumer_share(const std::vector<const LoaderPass*>& passes, const CpuUse& use, double& think,
+                    double& inline_cpu) {
+  double in_next = 0;
+  inline_cpu = 0;
+  for (const LoaderPass* pass : passes) {
+    for (const Batch& batch : pass->batches) {
+      Ns overlap = std::min(batch.next.end, use.end) - std::max(batch.next.begin, use.begin);
+      if (overlap <= 0) continue;
+      in_next += double(overlap);
+      if (pass->workers.empty() && batch.next.length() > 0)
+        inline_cpu += double(batch.fetch_cpu_ns) * double(overlap) / double(batch.next.length());
+    }
+  }
+  think = double(use.end - use.begin) - in_next;
+}
+
+void measure_cores(const Process& process, const RankAttribution& rank,
+                   const std::vector<const LoaderPass*>& passes, LoaderRecording& recording) {
+  double cores = std::max(1u, process.cpu_count);
+  recording.cores = cores;
+  bool on_cpu = rank.device == model::kNone;
+  recording.think_cores = on_cpu ? cores : 1;
+  auto use = cpu_use(process, rank);
+  if (!use) return;
+  // What other programs take can be told only where the affinity mask is the whole machine.
+  if (std::abs(use->machine - cores) < 0.5)
+    recording.cores = std::clamp(cores - (use->machine_busy - use->own - use->children), 0.5, cores);
+  double think = 0, inline_cpu = 0;
+  consumer_share(passes, *use, think, inline_cpu);
+  double wall = double(use->end - use->begin);
+  if (think < wall * 0.02) return;
+  recording.think_cores = std::clamp((use->own * wall - inline_cpu) / think, 0.0, cores);
+  recording.think_cores_known = true;
+}
+
+void scale_think(LoaderRecording& recording, double factor) {
+  for (RecordedPass& pass : recording.passes)
+    for (BatchCost& batch : pass.batches) batch.think_ns *= factor;
+}
+
+// The recorded work of the consumer was itself slowed where the CPUs were short: find the undisturbed work
+// that the model slows to the recorded one.
+void undisturb_think(LoaderRecording& recording) {
+  double recorded = step_without_input_ms(recording);
+  for (int i = 0; i < 4 && recorded > 0; ++i) {
+    double replayed = replay(recording, recording.setting).think_ms;
+    if (replayed <= 0 || std::abs(replayed / recorded - 1) < 1e-3) return;
+    scale_think(recording, recorded / replayed);
+  }
+}
+
+// Cores really obtainable: as many as make the model's workers wait for a CPU as long as the recorded ones
+// did. The affinity mask and the quota do not tell: neighbours on the host take cores that the mask shows.
+void fit_cores(LoaderRecording& recording, double stretch) {
+  auto with_cores = [&](double cores) {
+    LoaderRecording candidate = recording;
+    candidate.cores = cores;
+    undisturb_think(candidate);
+    return candidate;
+  };
+  LoaderRecording best = with_cores(recording.cores);
+  if (stretch > kWaitedForCpu && replay(best, best.setting).fetch_stretch < stretch) {
+    double low = 0.25, high = recording.cores;
+    for (int i = 0; i < 10; ++i) {
+      double middle = (low + high) / 2;
+      best = with_cores(middle);
+      (replay(best, best.setting).fetch_stretch < stretch ? high : low) = middle;
+    }
+  }
+  recording = best;
+}
+
+double recorded_stretch(const std::vector<const LoaderPass*>& passes) {
+  double wall = 0, delay = 0;
+  for (const LoaderPass* pass : passes) {
+    for (const Batch& batch : pass->batches) {
+      if (!was_fetched(batch)) continue;
+      wall += double(batch.fetch.length());
+      delay += double(batch.fetch_run_delay_ns);
+    }
+  }
+  return wall > delay ? wall / (wall - delay) : 1;
+}
+
+}  // namespace
+
+std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAttribution& rank) {
+  const Process& process = run.processes.at(rank.process);
+  uint32_t loader = main_loader(process, rank);
+  if (loader == model::kNone || rank.steps.empty()) return std::nullopt;
+
+  std::vector<const LoaderPass*> passes;
+  size_t counted = 0;
+  for (auto pass = process.passes.rbegin(); pass != process.passes.rend() && counted < kMostBatches; ++pass) {
+    size_t here = pass->loader == loader ? counted_batches(rank, *pass) : 0;
+    if (here == 0) continue;
+    passes.insert(passes.begin(), &*pass);
+    counted += here;
+  }
+  auto typical = typical_batch(rank, passes);
+  if (!typical) return std::nullopt;
+
+  const model::Loader& configured = process.loaders[loader];
+  LoaderRecording recording;
+  size_t workers_seen = passes.front()->workers.size();
+  recording.setting.workers = configured.num_workers >= 0 ? configured.num_workers : int(workers_seen);
+  recording.setting.prefetch_factor = configured.prefetch_factor > 0 ? configured.prefetch_factor : 2;
+  recording.setting.in_order = configured.in_order != 0;
+  for (const LoaderPass* pass : passes) recording.passes.push_back(convert(rank, *pass, *typical));
+  recording.hand_over = measure_hand_over(passes, recording.setting.workers);
+  recording.measured_step_ms = rank.mean_step_ms();
+  recording.steps = rank.steps.size();
+  size_t all = 0;
+  for (const LoaderPass& pass : process.passes)
+    if (pass.loader == loader) all += counted_batches(rank, pass);
+  recording.batches_per_step = double(all) / double(rank.steps.size());
+  measure_cores(process, rank, passes, recording);
+  double stretch = recorded_stretch(passes);
+  recording.is_cpu_limited = stretch > kWaitedForCpu;
+  fit_cores(recording, stretch);
+  return recording;
+}
+
+std::vector<std::string> assumptions(const LoaderRecording& recording, LoaderSetting setting) {
+  std::vector<std::string> result;
+  if (setting.workers > 0 && !recording.hand_over.measured)
+    result.push_back(
+        "handing a batch over from a worker costs 0.7 ms (this run had no workers to measure it on)");
+  if (recording.is_cpu_limited) result.push_back("no more CPU than the workers of this run could get");
+  if (!recording.think_cores_known) result.push_back("CPU use of the training thread guessed, not sampled");
+  result.push_back("the same data and machine load as in the recorded steps");
+  return result;
+}
+
+}  // namespace gpuwatch::predict
