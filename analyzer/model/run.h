@@ -39,6 +39,37 @@ struct HostCall {
   bool failed() const { return flags & 8; }
 };
 
+// Which array HostCall::detail points into.
+enum class DetailKind : uint8_t { kCall, kCpu, kIo };
+constexpr DetailKind detail_kind(trace::OpClass op_class) {
+  using trace::OpClass;
+  switch (op_class) {
+    case OpClass::Wait:
+    case OpClass::Poll:
+    case OpClass::Sleep:
+    case OpClass::Read:
+    case OpClass::Write:
+    case OpClass::Open:
+    case OpClass::Stat:
+    case OpClass::Flush:
+    case OpClass::Receive:
+    case OpClass::Send:
+    case OpClass::ChildWait:
+      return DetailKind::kIo;
+    case OpClass::LoaderNext:
+    case OpClass::LoaderStart:
+    case OpClass::Fetch:
+    case OpClass::Collate:
+    case OpClass::PinBatch:
+    case OpClass::OptimizerStep:
+    case OpClass::GarbageCollection:
+    case OpClass::Checkpoint:
+      return DetailKind::kCpu;
+    default:
+      return DetailKind::kCall;
+  }
+}
+
 struct Operation {
   std::string name;
   trace::OpClass op_class = trace::OpClass::Other;
@@ -158,6 +189,7 @@ struct Process {
   Ns start = 0, last_seen = 0;  // first and last record
   int64_t start_realtime_ns = 0;
   EndState end_state = EndState::kUnknown;
+  bool is_running = false;  // seen alive on this machine when the trace was read
   int exit_code = 0;
   std::vector<Thread> threads;
   std::vector<Device> devices;

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/build.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "analyzer/io/printable.h"
+#include "analyzer/io/trace_file.h"
+#include "analyzer/io/user_error.h"
+#include "analyzer/model/clock.h"
+#include "analyzer/model/loaders.h"
+#include "analyzer/model/match.h"
+#include "analyzer/model/records.h"
+#include "analyzer/model/roles.h"
+#include "analyzer/model/tables.h"
+
+namespace gpuwatch::model {
+namespace {
+
+std::string stop_sentence(const io::TraceFile& file) {
+  const auto name = io::printable(file.path());
+  switch (file.header().stopped) {
+    case trace::StopReason::Recording:
+      return {};
+    case trace::StopReason::SizeLimit:
+      return fmt::format("{}: recording stopped at the size limit; raise GPUWATCH_MAX_SIZE to see more",
+                         name);
+    case trace::StopReason::DiskFull:
+      return fmt::format("{}: recording stopped because the disk was full", name);
+    case trace::StopReason::FileSizeLimit:
+      return fmt::format("{}: recording stopped at the limit for file sizes (ulimit -f)", name);
+    case trace::StopReason::Requested:
+      return fmt::format("{}: recording was stopped on request", name);
+    default:
+      return fmt::format("{}: recording stopped after an error", name);
+  }
+}
+
+class Builder {
+ public:
+  Run build(const io::TraceSet& traces);
+
+ private:
+  struct File {
+    std::unique_ptr<io::TraceFile> trace;
+    FileTables tables;
+  };
+
+  void open(const io::TraceSet& traces);
+  void take_tables();
+  void make_clocks();
+  LinearClock clock_from_start(ProcessTables& tables, const std::string& host);
+  DeviceClock device_clock(ProcessTables& tables, std::span<const io::ChunkRef> chunks,
+                           const std::string& name);
+  void map_tables(const ProcessTables& tables, const LinearClock& clock);
+  void decode(File& file);
+  static void note_extent(Process& process);
+  void link();
+
+  Run run_;
+  TableMerger merger_{run_};
+  std::vector<File> files_;
+  std::vector<ProcessTables*> tables_;  // by index of the process
+  std::vector<LinearClock> clocks_;
+  std::vector<size_t> clock_of_;  // by index of the process, into clocks_
+};
+
+void Builder::open(const io::TraceSet& traces) {
+  std::optional<io::UserError> first_error;
+  for (const auto& path : traces.files) {
+    try {
+      files_.push_back({std::make_unique<io::TraceFile>(path), {}});
+      run_.bytes += files_.back().trace->bytes();
+    } catch (const io::UserError& error) {
+      if (!first_error) first_error = error;
+      run_.damage.push_back(error.what());
+    }
+  }
+  if (files_.empty() && first_error) throw *first_error;
+}
+
+void Builder::take_tables() {
+  for (auto& file : files_) {
+    file.tables = merger_.take(*file.trace);
+    for (const auto& chunk : file.trace->chunks()) merger_.process(file.tables, chunk.process);
+  }
+  tables_.resize(run_.processes.size());
+  for (auto& file : files_) {
+    for (auto& [ordinal, tables] : file.tables.processes) tables_[tables.process] = &tables;
+    for (auto& [ordinal, tables] : file.tables.processes) {
+      const auto parent = file.tables.processes.find(tables.parent_ordinal);
+      if (parent == file.tables.processes.end() || parent->second.process == tables.process) continue;
+      run_.processes[tables.process].parent = parent->second.process;
+    }
+  }
+}
+
+// A single sample says when, but not how fast. The process's own start was noted on two clocks, too, less
+// exactly.
+LinearClock Builder::clock_from_start(ProcessTables& tables, const std::string& host) {
+  auto points = tables.host_clock;
+  const Process& process = run_.processes[tables.process];
+  if (!points.empty() && process.start_realtime_ns > 0) {
+    points.push_back({tables.start_ticks, process.start_realtime_ns - tables.realtime_offset, 1000});
+  }
+  LinearClock clock(points);
+  if (!clock.knows_rate()) {
+    run_.damage.push_back(
+        fmt::format("the clock of process {} on {} was sampled {} only: its times are not reliable",
+                    process.pid, io::printable(host), points.empty() ? "never" : "once"));
+  }
+  return clock;
+}
+
+// One clock a host: its processes share the TSC, and the samples of all say more than those of each.
+void Builder::make_clocks() {
+  clocks_.emplace_back();  // CLOCK_MONOTONIC itself
+  clock_of_.assign(tables_.size(), 0);
+  std::map<std::string, std::vector<size_t>> by_host;
+  for (size_t i = 0; i < tables_.size(); ++i) {
+    if (tables_[i]->tick_source == trace::TickSource::Tsc) by_host[run_.processes[i].host].push_back(i);
+  }
+  for (const auto& [host, processes] : by_host) {
+    std::vector<ClockPoint> points;
+    for (const size_t i : processes) {
+      points.insert(points.end(), tables_[i]->host_clock.begin(), tables_[i]->host_clock.end());
+    }
+    LinearClock shared(points);
+    // Contradictions mean that they are not one machine after all (equal names, or a reboot in between).
+    if (shared.knows_rate() && shared.contradictions() == 0) {
+      for (const size_t i : processes) clock_of_[i] = clocks_.size();
+      clocks_.push_back(std::move(shared));
+      continue;
+    }
+    for (const size_t i : processes) {
+      LinearClock own(tables_[i]->host_clock);
+      clock_of_[i] = clocks_.size();
+      clocks_.push_back(own.knows_rate() ? std::move(own) : clock_from_start(*tables_[i], host));
+    }
+  }
+}
+
+DeviceClock Builder::device_clock(ProcessTables& tables, std::span<const io::ChunkRef> chunks,
+                                  const std::string& name) {
+  (void)chunks;
+  (void)name;
+  DeviceClock clock(tables.device_clock);
+  if (!clock.empty()) {
+    run_.clock_error_ns = std::max(run_.clock_error_ns, clock.residual_ns());
+    return clock;
+  }
+  // CUPTI's clock is CLOCK_REALTIME unless told otherwise.
+  const auto offset = tables.realtime_offset;
+  return DeviceClock({{static_cast<uint64_t>(std::max<Ns>(0, offset)), 0, 0}});
+}
+
+void Builder::map_tables(const ProcessTables& tables, const LinearClock& clock) {
+  Process& process = run_.processes[tables.process];
+  LinearClock::Cursor cursor;
+  for (size_t i = 0; i < process.samples.size(); ++i)
+    process.samples[i].time = clock.map(tables.sample_ticks[i], cursor);
+  std::stable_sort(process.samples.begin(), process.samples.end(),
+                   [](const Sample& a, const Sample& b) { return a.time < b.time; });
+  if (tables.start_ticks != 0) process.start = clock.map(tables.start_ticks);
+  if (tables.end_ticks != 0) process.last_seen = clock.map(tables.end_ticks);
+}
+
+void Builder::decode(File& file) {
+  const std::span<const io::ChunkRef> chunks = file.trace->chunks();
+  for (auto& [ordinal, tables] : file.tables.processes) {
+    const auto of_process =
+        std::equal_range(chunks.begin(), chunks.end(), io::ChunkRef{.process = ordinal},
+                         [](const io::ChunkRef& a, const io::ChunkRef& b) { return a.process < b.process; });
+    const std::span<const io::ChunkRef> own(of_process.first, of_process.second);
+    const LinearClock& clock = clocks_[clock_of_[tables.process]];
+    Process& process = run_.processes[tables.process];
+    map_tables(tables, clock);
+    const DeviceClock device = device_clock(tables, own, process.script);
+    run_.events +=
+        decode_records({*file.trace, run_.operations, file.tables, tables, clock, device}, own, process);
+    note_extent(process);
+    const auto count = match_launches(process);
+    run_.kernels_total += count.kernels;
+    run_.kernels_matched += count.matched;
+  }
+  for (auto& sentence : file.trace->damage()) run_.damage.push_back(std::move(sentence));
+  if (auto sentence = stop_sentence(*file.trace); !sentence.empty())
+    run_.stopped.push_back(std::move(sentence));
+}
+
+void Builder::note_extent(Process& process) {
+  for (const auto& thread : process.threads) {
+    if (thread.calls.empty()) continue;
+    if (process.start == 0) process.start = thread.calls.front().begin;
+    process.start = std::min(process.start, thread.calls.front().begin);
+    for (const auto& call : thread.calls) process.last_seen = std::max(process.last_seen, call.end);
+  }
+  for (const auto& device : process.devices) {
+    for (const auto& op : device.operations) process.last_seen = std::max(process.last_seen, op.end);
+  }
+  if (!process.samples.empty()) process.last_seen = std::max(process.last_seen, process.samples.back().time);
+  process.last_seen = std::max(process.last_seen, process.start);
+}
+
+void Builder::link() {
+  link_parents(run_);
+  complete_worker_links(run_, tables_);
+  LoaderPasses passes(run_);
+  for (uint32_t i = 0; i < run_.processes.size(); ++i) passes.build(i, tables_[i]->workers);
+  find_training_threads(run_);
+  find_running(run_);
+}
+
+Run Builder::build(const io::TraceSet& traces) {
+  run_.directory = traces.directory;
+  open(traces);
+  take_tables();
+  make_clocks();
+  for (auto& file : files_) decode(file);
+  link();
+  return std::move(run_);
+}
+
+}  // namespace
+
+Run build_run(const io::TraceSet& traces) {
+  return Builder().build(traces);
+}
+
+Run build_run(const std::vector<std::string>& arguments) {
+  return build_run(io::find_traces(arguments));
+}
+
+}  // namespace gpuwatch::model

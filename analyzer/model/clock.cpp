@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/clock.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace gpuwatch::model {
+namespace {
+
+constexpr int kRateBits = 58;  // a picosecond a day of rounding; rates up to 64 ns a unit fit
+constexpr uint64_t kUnitRate = uint64_t{1} << kRateBits;
+
+// Two samples closer than this, each read within a microsecond, say more about the microsecond than about the
+// rate between them (1 us in 100 ms is 10 ppm, the size of what NTP corrects).
+constexpr Ns kKnotSpacingNs = 100'000'000;
+
+// Rates are believed beyond the ends only from a stretch of this length, if there is one.
+constexpr Ns kRateSpanNs = 1'000'000'000;
+
+// A stretch of CUPTI's clock whose rate is off by more than this (NTP slews by 500 ppm at most) was a step.
+constexpr double kStepRate = 2e-3;
+constexpr Ns kStepNs = 50'000;  // and less than this is the noise of two brackets
+
+uint64_t rate_between(const ClockPoint& a, const ClockPoint& b) {
+  const auto rise = static_cast<unsigned __int128>(b.to - a.to) << kRateBits;
+  const unsigned __int128 rate = rise / (b.from - a.from);
+  return static_cast<uint64_t>(std::min<unsigned __int128>(rate, std::numeric_limits<uint64_t>::max()));
+}
+
+Ns scaled(uint64_t units, uint64_t rate) {
+  const auto ns = static_cast<unsigned __int128>(units) * rate >> kRateBits;
+  return static_cast<Ns>(std::min<unsigned __int128>(ns, 2 * kFarNs));
+}
+
+Ns clamped(Ns ns) {
+  return std::clamp(ns, -kFarNs, kFarNs);
+}
+
+// Sorted by `from`, without points that go backwards in `to`.
+std::vector<ClockPoint> consistent(std::vector<ClockPoint> points, size_t& contradictions) {
+  for (auto& point : points) point.to = clamped(point.to);
+  std::sort(points.begin(), points.end(), [](const ClockPoint& a, const ClockPoint& b) {
+    return a.from != b.from ? a.from < b.from : a.error_ns < b.error_ns;
+  });
+  std::vector<ClockPoint> kept;
+  for (const auto& point : points) {
+    if (!kept.empty() && point.from == kept.back().from) continue;  // the tighter one is in
+    if (!kept.empty() && point.to < kept.back().to) {
+      // Threads that read the clocks at the same time may disagree by their brackets; more is a
+      // contradiction.
+      const Ns noise = Ns{point.error_ns} + kept.back().error_ns;
+      contradictions += kept.back().to - point.to > noise + 1;
+      continue;
+    }
+    kept.push_back(point);
+  }
+  return kept;
+}
+
+// At most one knot in kKnotSpacingNs, the tightest; first and last stay when the whole is shorter than that.
+std::vector<ClockPoint> thinned(const std::vector<ClockPoint>& points) {
+  if (points.size() < 3) return points;
+  std::vector<ClockPoint> knots;
+  for (const auto& point : points) {
+    if (knots.empty() || point.to - knots.back().to >= kKnotSpacingNs) {
+      knots.push_back(point);
+    } else if (point.error_ns < knots.back().error_ns &&
+               (knots.size() < 2 || point.to - knots[knots.size() - 2].to >= kKnotSpacingNs)) {
+      knots.back() = point;
+    }
+  }
+  if (knots.size() == 1) return {points.front(), points.back()};
+  return knots;
+}
+
+}  // namespace
+
+LinearClock::LinearClock(std::vector<ClockPoint> points) {
+  const auto knots = thinned(consistent(std::move(points), contradictions_));
+  if (knots.empty()) return;
+  add_segments(knots);
+  for (const auto& knot : knots) residual_ns_ = std::max<Ns>(residual_ns_, knot.error_ns);
+  for (size_t i = 1; i + 1 < knots.size(); ++i) {
+    const Ns line =
+        knots[i - 1].to + scaled(knots[i].from - knots[i - 1].from, rate_between(knots[i - 1], knots[i + 1]));
+    residual_ns_ = std::max(residual_ns_, std::abs(line - knots[i].to));
+  }
+}
+
+void LinearClock::add_segments(const std::vector<ClockPoint>& knots) {
+  first_ = knots.front().from;
+  first_to_ = knots.front().to;
+  for (size_t i = 0; i + 1 < knots.size(); ++i) {
+    segments_.push_back({knots[i].from, knots[i].to, rate_between(knots[i], knots[i + 1])});
+  }
+  uint64_t rate_after = kUnitRate;
+  if (knots.size() > 1) {
+    knows_rate_ = true;
+    const auto far_enough = [](const ClockPoint& a, const ClockPoint& b) {
+      return b.to - a.to >= kRateSpanNs;
+    };
+    const auto& back = knots.back();
+    const auto& front = knots.front();
+    size_t late = knots.size() - 2, early = 1;
+    while (late > 0 && !far_enough(knots[late], back)) --late;
+    while (early + 1 < knots.size() && !far_enough(front, knots[early])) ++early;
+    rate_after = rate_between(knots[late], back);
+    rate_before_ = rate_between(front, knots[early]);
+  }
+  segments_.push_back({knots.back().from, knots.back().to, rate_after});
+}
+
+Ns LinearClock::map(uint64_t from, Cursor& cursor) const {
+  if (segments_.empty()) return static_cast<Ns>(std::min<uint64_t>(from, kFarNs));
+  if (from < first_) return clamped(first_to_ - scaled(first_ - from, rate_before_));
+  size_t i = std::min(cursor.segment, segments_.size() - 1);
+  const bool inside =
+      from >= segments_[i].from && (i + 1 == segments_.size() || from < segments_[i + 1].from);
+  if (!inside) {
+    const auto after = std::upper_bound(segments_.begin(), segments_.end(), from,
+                                        [](uint64_t value, const Segment& s) { return value < s.from; });
+    i = static_cast<size_t>(after - segments_.begin()) - 1;
+    cursor.segment = i;
+  }
+  return clamped(segments_[i].to + scaled(from - segments_[i].from, segments_[i].rate));
+}
+
+DeviceClock::DeviceClock(std::vector<ClockPoint> points) {
+  std::stable_sort(points.begin(), points.end(),
+                   [](const ClockPoint& a, const ClockPoint& b) { return a.to < b.to; });
+  std::vector<ClockPoint> epoch;
+  const auto finish = [&] {
+    if (epoch.empty()) return;
+    epochs_.push_back({epoch.front().from, epoch.back().from, LinearClock(epoch)});
+    epoch.clear();
+  };
+  for (const auto& point : points) {
+    if (!epoch.empty()) {
+      const Ns host = point.to - epoch.back().to;
+      const auto device = static_cast<double>(point.from) - static_cast<double>(epoch.back().from);
+      const double drift = device > double(host) ? device - double(host) : double(host) - device;
+      if (drift > double(kStepNs) + kStepRate * double(host)) finish();
+    }
+    epoch.push_back(point);
+  }
+  finish();
+}
+
+Ns DeviceClock::residual_ns() const {
+  Ns worst = 0;
+  for (const auto& epoch : epochs_) worst = std::max(worst, epoch.clock.residual_ns());
+  return worst;
+}
+
+bool DeviceClock::holds(size_t epoch, uint64_t device_ns) const {
+  return device_ns >= epochs_[epoch].first && device_ns <= epochs_[epoch].last;
+}
+
+Ns DeviceClock::map(uint64_t device_ns, Cursor& cursor) const {
+  if (epochs_.empty()) return static_cast<Ns>(std::min<uint64_t>(device_ns, kFarNs));
+  size_t chosen = std::min(cursor.epoch, epochs_.size() - 1);
+  if (epochs_.size() > 1 && !holds(chosen, device_ns)) {
+    // The epoch that holds it, else the one whose samples are nearest: between two epochs the step's moment
+    // is not known, and the nearer sample is the better witness.
+    uint64_t nearest = std::numeric_limits<uint64_t>::max();
+    for (size_t i = 0; i < epochs_.size(); ++i) {
+      const uint64_t distance = device_ns < epochs_[i].first  ? epochs_[i].first - device_ns
+                                : device_ns > epochs_[i].last ? device_ns - epochs_[i].last
+                                                              : 0;
+      if (distance < nearest) {
+        nearest = distance;
+        chosen = i;
+      }
+    }
+    cursor = {chosen, {}};
+  }
+  return epochs_[chosen].clock.map(device_ns, cursor.linear);
+}
+
+}  // namespace gpuwatch::model

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/loaders.h"
+
+#include <algorithm>
+#include <limits>
+
+namespace gpuwatch::model {
+namespace {
+
+using trace::OpClass;
+
+constexpr Ns kEndless = std::numeric_limits<Ns>::max();
+
+// Time in a hooked call that waits for storage or the network. Sleeping is a choice of the dataset's code (a
+// test of a slow transform, a rate limit), not I/O; a Wait or Poll may wait for anything.
+bool is_blocked_in_io(OpClass op_class) {
+  return op_class == OpClass::Read || op_class == OpClass::Open || op_class == OpClass::Stat ||
+         op_class == OpClass::Receive;
+}
+
+// What the calls nested in a fetch say about it.
+void describe_fetch(const Thread& thread, size_t fetch, Batch& batch) {
+  const HostCall& call = thread.calls[fetch];
+  batch.fetch = {call.begin, call.end};
+  if (call.detail != kNone) {
+    const auto& cpu = thread.cpu_details[call.detail];
+    batch.fetch_cpu_ns = static_cast<Ns>(std::min<uint64_t>(cpu.cpu_ns(), kFarNs));
+    batch.fetch_run_delay_ns = static_cast<Ns>(std::min<uint64_t>(cpu.run_delay_ns(), kFarNs));
+  }
+  Ns blocked_until = call.begin, collated_until = call.begin;  // nested calls count once
+  for (size_t i = fetch + 1; i < thread.calls.size() && thread.calls[i].begin < call.end; ++i) {
+    const HostCall& inner = thread.calls[i];
+    const Ns end = std::min(inner.end, call.end);
+    if (inner.op_class == OpClass::Collate) {
+      batch.collate_ns += std::max<Ns>(0, end - std::max(inner.begin, collated_until));
+      collated_until = std::max(collated_until, end);
+    } else if (is_blocked_in_io(inner.op_class)) {
+      batch.fetch_blocked_ns += std::max<Ns>(0, end - std::max(inner.begin, blocked_until));
+      blocked_until = std::max(blocked_until, end);
+    }
+  }
+}
+
+// Reads the consumer's side: one walk over its threads.
+class ConsumerWalk {
+ public:
+  explicit ConsumerWalk(Process& process) : process_(process) {
+    for (size_t i = 0; i < process.loaders.size(); ++i) loader_of_.emplace(process.loaders[i].id, i);
+  }
+  void walk(uint32_t thread_index);
+  void finish();
+
+ private:
+  struct Building {
+    LoaderPass pass;
+    std::unordered_map<uint32_t, uint32_t> position;  // batch index -> place in pass.batches
+  };
+  struct Progress {
+    size_t pass = SIZE_MAX;                        // index into building_
+    std::unordered_map<uint32_t, uint32_t> nexts;  // thread -> next() calls
+  };
+
+  size_t loader(uint32_t id);
+  Building& start_pass(size_t loader, Interval start);
+  Building& current(const HostCall& call);
+  static Batch& batch(Building& building, uint32_t index);
+
+  Process& process_;
+  std::unordered_map<uint32_t, size_t> loader_of_;
+  std::vector<Progress> progress_;  // by loader
+  std::vector<Building> building_;
+};
+
+size_t ConsumerWalk::loader(uint32_t id) {
+  const auto [found, is_new] = loader_of_.emplace(id, process_.loaders.size());
+  if (is_new) process_.loaders.emplace_back().id = id;  // its description was lost
+  if (progress_.size() <= found->second) progress_.resize(found->second + 1);
+  return found->second;
+}
+
+ConsumerWalk::Building& ConsumerWalk::start_pass(size_t loader, Interval start) {
+  progress_[loader].pass = building_.size();
+  auto& building = building_.emplace_back();
+  building.pass.loader = static_cast<uint32_t>(loader);
+  building.pass.start = start;
+  return building;
+}
+
+// The pass that a record belongs to. Without a LoaderStart (recording began later), the first record starts
+// it.
+ConsumerWalk::Building& ConsumerWalk::current(const HostCall& call) {
+  const size_t which = loader(call.correlation_or_object);
+  if (progress_[which].pass == SIZE_MAX) return start_pass(which, {call.begin, call.begin});
+  return building_[progress_[which].pass];
+}
+
+Batch& ConsumerWalk::batch(Building& building, uint32_t index) {
+  const auto [found, is_new] = building.position.emplace(index, building.pass.batches.size());
+  if (is_new) building.pass.batches.emplace_back().index = index;
+  return building.pass.batches[found->second];
+}
+
+void ConsumerWalk::walk(uint32_t thread_index) {
+  const Thread& thread = process_.threads[thread_index];
+  const HostCall* next = nullptr;  // the last next() that returned a batch
+  for (size_t i = 0; i < thread.calls.size(); ++i) {
+    const HostCall& call = thread.calls[i];
+    switch (call.op_class) {
+      case OpClass::LoaderStart:
+        start_pass(loader(call.correlation_or_object), {call.begin, call.end});
+        break;
+      case OpClass::IndexSent: {
+        Batch& sent = batch(current(call), call.argument);
+        sent.sent = call.begin;
+        if (call.detail != kNone) sent.worker = thread.call_details[call.detail].stream();
+        break;
+      }
+      case OpClass::BatchReceived:
+        batch(current(call), call.argument).received = call.begin;
+        break;
+      case OpClass::LoaderNext:
+        if (call.failed()) break;
+        batch(current(call), call.argument).next = {call.begin, call.end};
+        ++progress_[loader(call.correlation_or_object)].nexts[thread_index];
+        next = &call;
+        break;
+      case OpClass::Fetch:  // without workers: by the consumer itself
+        if (next && call.begin < next->end) describe_fetch(thread, i, batch(current(*next), next->argument));
+        break;
+      default:
+        break;
+    }
+  }
+}
+
+void ConsumerWalk::finish() {
+  for (size_t i = 0; i < progress_.size(); ++i) {
+    uint32_t most = 0;
+    for (const auto& [thread, nexts] : progress_[i].nexts) {
+      if (nexts > most || (nexts == most && thread < process_.loaders[i].thread)) {
+        process_.loaders[i].thread = thread;
+        most = nexts;
+      }
+    }
+  }
+  for (auto& building : building_) {
+    auto& batches = building.pass.batches;
+    std::sort(batches.begin(), batches.end(),
+              [](const Batch& a, const Batch& b) { return a.index < b.index; });
+    process_.passes.push_back(std::move(building.pass));
+  }
+  std::stable_sort(process_.passes.begin(), process_.passes.end(),
+                   [](const LoaderPass& a, const LoaderPass& b) { return a.start.begin < b.start.begin; });
+}
+
+Ns first_sent(const LoaderPass& pass) {
+  Ns first = kEndless;
+  for (const auto& batch : pass.batches) {
+    if (batch.sent != 0) first = std::min(first, batch.sent);
+  }
+  return first == kEndless ? pass.start.begin : first;
+}
+
+// Where each fetch of a worker process lies.
+struct FetchAt {
+  const Thread* thread;
+  size_t call;
+  const HostCall& get() const { return thread->calls[call]; }
+};
+
+std::vector<FetchAt> fetches_of(const Process& worker) {
+  std::vector<FetchAt> fetches;
+  for (const auto& thread : worker.threads) {
+    for (size_t i = 0; i < thread.calls.size(); ++i) {
+      if (thread.calls[i].op_class == OpClass::Fetch) fetches.push_back({&thread, i});
+    }
+  }
+  std::stable_sort(fetches.begin(), fetches.end(),
+                   [](const FetchAt& a, const FetchAt& b) { return a.get().begin < b.get().begin; });
+  return fetches;
+}
+
+// The batches that a pass asked each of its workers for, in the order of the worker's queue.
+std::vector<std::vector<Batch*>> tasks_of(LoaderPass& pass) {
+  std::vector<std::vector<Batch*>> tasks(pass.workers.size());
+  for (auto& batch : pass.batches) {
+    if (batch.worker != kNone) tasks[batch.worker].push_back(&batch);
+  }
+  for (auto& queue : tasks) {
+    std::stable_sort(queue.begin(), queue.end(),
+                     [](const Batch* a, const Batch* b) { return a->sent < b->sent; });
+  }
+  return tasks;
+}
+
+// Joins tasks and fetches of one pass, first to first. The worker's own ordinal bridges fetches whose records
+// were lost, as long as it can be believed.
+void join(std::span<Batch* const> tasks, std::span<const FetchAt> fetches) {
+  bool ordinals_grow = true;
+  for (size_t i = 1; i < fetches.size(); ++i) {
+    ordinals_grow = ordinals_grow && fetches[i].get().argument > fetches[i - 1].get().argument;
+  }
+  for (size_t i = 0; i < fetches.size(); ++i) {
+    const size_t task = ordinals_grow ? fetches[i].get().argument - fetches[0].get().argument : i;
+    if (task < tasks.size()) describe_fetch(*fetches[i].thread, fetches[i].call, *tasks[task]);
+  }
+}
+
+uint64_t worker_key(uint32_t loader, uint32_t worker) {
+  return uint64_t{loader} << 32 | worker;
+}
+
+Ns start_of_loop(const Process& worker) {
+  for (const auto& thread : worker.threads) {
+    for (const auto& call : thread.calls) {
+      if (call.op_class == OpClass::WorkerStart) return call.begin;
+    }
+  }
+  return 0;
+}
+
+}  // namespace
+
+LoaderPasses::LoaderPasses(Run& run) : run_(run) {
+  for (size_t i = 0; i < run.processes.size(); ++i) {
+    by_pid_.emplace(run.processes[i].pid, static_cast<uint32_t>(i));
+  }
+}
+
+// Pids are used again; a worker is a child of its consumer, or at least on its host.
+uint32_t LoaderPasses::process_of(uint32_t pid, const Process& consumer) const {
+  uint32_t best = kNone;
+  int best_score = -1;
+  const auto [first, last] = by_pid_.equal_range(pid);
+  for (auto it = first; it != last; ++it) {
+    const Process& process = run_.processes[it->second];
+    if (&process == &consumer || process.host != consumer.host) continue;
+    const int score = process.parent_pid == consumer.pid ? 1 : 0;
+    if (score > best_score || (score == best_score && it->second < best)) {
+      best = it->second;
+      best_score = score;
+    }
+  }
+  return best;
+}
+
+LoaderPasses::Candidates LoaderPasses::candidates_of(const Process& consumer,
+                                                     std::span<const WorkerLink> links) const {
+  Candidates candidates;
+  for (const auto& link : links) {
+    const uint32_t process = process_of(link.pid, consumer);
+    const Ns start = process == kNone ? 0 : run_.processes[process].start;
+    candidates[worker_key(link.loader, link.worker)].push_back({link.pid, process, start});
+  }
+  return candidates;
+}
+
+// Without persistent workers each pass has processes of its own under the same worker indices: the last one
+// that started before the next pass began. Where one left no trace, its start is not known, and they are
+// counted.
+Worker LoaderPasses::choose(const std::vector<Candidate>* candidates, uint32_t worker, size_t nth_pass,
+                            Ns until) const {
+  if (!candidates) return {worker, 0, kNone, 0};
+  const auto traceless = [](const Candidate& c) { return c.process == kNone; };
+  const Candidate* chosen = &candidates->front();
+  if (std::any_of(candidates->begin(), candidates->end(), traceless)) {
+    chosen = &(*candidates)[std::min(nth_pass, candidates->size() - 1)];
+  } else {
+    for (const auto& candidate : *candidates) {
+      if (candidate.start < until && candidate.start >= chosen->start) chosen = &candidate;
+    }
+  }
+  const Ns start = chosen->process == kNone ? 0 : start_of_loop(run_.processes[chosen->process]);
+  return {worker, chosen->pid, chosen->process, start};
+}
+
+// Fills pass.workers with the workers that the pass used, and turns Batch::worker from PyTorch's index into a
+// place there. Where no IndexSent was seen, PyTorch's round robin is assumed.
+void LoaderPasses::assign_workers(Process& consumer, const Candidates& candidates) {
+  std::unordered_map<uint32_t, size_t> passes_seen;  // by loader
+  std::unordered_map<uint32_t, Ns> next_start;       // by loader
+  std::vector<Ns> until(consumer.passes.size(), kEndless);
+  for (size_t i = consumer.passes.size(); i-- > 0;) {
+    const auto& pass = consumer.passes[i];
+    if (const auto next = next_start.find(pass.loader); next != next_start.end()) until[i] = next->second;
+    next_start[pass.loader] = pass.start.begin;
+  }
+  for (size_t i = 0; i < consumer.passes.size(); ++i) {
+    auto& pass = consumer.passes[i];
+    const Loader& loader = consumer.loaders[pass.loader];
+    const size_t nth_pass = passes_seen[pass.loader]++;
+    const bool none_seen = std::all_of(pass.batches.begin(), pass.batches.end(),
+                                       [](const Batch& batch) { return batch.worker == kNone; });
+    std::unordered_map<uint32_t, uint32_t> place;
+    for (auto& batch : pass.batches) {
+      if (none_seen && loader.num_workers > 0)
+        batch.worker = batch.index % static_cast<uint32_t>(loader.num_workers);
+      if (batch.worker == kNone) continue;
+      const auto [found, is_new] = place.emplace(batch.worker, static_cast<uint32_t>(pass.workers.size()));
+      if (is_new) {
+        const auto known = candidates.find(worker_key(loader.id, batch.worker));
+        pass.workers.push_back(
+            choose(known == candidates.end() ? nullptr : &known->second, batch.worker, nth_pass, until[i]));
+      }
+      batch.worker = found->second;
+    }
+  }
+}
+
+void LoaderPasses::match_fetches(Process& consumer) {
+  struct Use {
+    LoaderPass* pass;
+    uint32_t place;
+  };
+  std::unordered_map<uint32_t, std::vector<Use>>
+      uses;  // worker process -> passes that it served, in time order
+  std::vector<std::vector<std::vector<Batch*>>> tasks;  // by pass, then place
+  for (auto& pass : consumer.passes) {
+    tasks.push_back(tasks_of(pass));
+    for (uint32_t place = 0; place < pass.workers.size(); ++place) {
+      if (pass.workers[place].process != kNone) uses[pass.workers[place].process].push_back({&pass, place});
+    }
+  }
+  for (const auto& [worker, passes] : uses) {
+    const auto fetches = fetches_of(run_.processes[worker]);
+    run_.processes[worker].worker_of = static_cast<uint32_t>(&consumer - run_.processes.data());
+    size_t first = 0;
+    for (size_t i = 0; i < passes.size(); ++i) {
+      // A persistent worker first finishes what the pass before had asked for, and the reset waits for that:
+      // such a fetch ends before the first index of the new pass is sent.
+      const Ns until = i + 1 < passes.size() ? first_sent(*passes[i + 1].pass) : kEndless;
+      size_t last = first;
+      while (last < fetches.size() && fetches[last].get().end <= until) ++last;
+      const size_t pass = static_cast<size_t>(passes[i].pass - consumer.passes.data());
+      join(tasks[pass][passes[i].place], std::span(fetches).subspan(first, last - first));
+      first = last;
+    }
+  }
+}
+
+void LoaderPasses::build(uint32_t consumer_index, std::span<const WorkerLink> links) {
+  Process& consumer = run_.processes[consumer_index];
+  ConsumerWalk walk(consumer);
+  for (uint32_t i = 0; i < consumer.threads.size(); ++i) walk.walk(i);
+  walk.finish();
+  assign_workers(consumer, candidates_of(consumer, links));
+  match_fetches(consumer);
+}
+
+}  // namespace gpuwatch::model

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/match.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace gpuwatch::model {
+namespace {
+
+using trace::OpClass;
+
+struct Launch {
+  uint32_t correlation;
+  uint32_t thread;
+  uint32_t call;
+};
+
+bool can_launch(OpClass op_class) {
+  return op_class == OpClass::Launch || op_class == OpClass::GraphLaunch || op_class == OpClass::Copy ||
+         op_class == OpClass::Memset;
+}
+
+std::vector<Launch> launches_of(const Process& process) {
+  std::vector<Launch> launches;
+  for (size_t t = 0; t < process.threads.size(); ++t) {
+    const auto& calls = process.threads[t].calls;
+    for (size_t c = 0; c < calls.size(); ++c) {
+      if (calls[c].correlation_or_object == 0 || !can_launch(calls[c].op_class)) continue;
+      launches.push_back(
+          {calls[c].correlation_or_object, static_cast<uint32_t>(t), static_cast<uint32_t>(c)});
+    }
+  }
+  // Where an outer call carries its inner one's id (cudaLaunchKernel over the driver's), the outer one comes
+  // first and is the one that the program made.
+  const auto lower = [](const Launch& a, const Launch& b) { return a.correlation < b.correlation; };
+  if (!std::is_sorted(launches.begin(), launches.end(), lower)) {
+    std::stable_sort(launches.begin(), launches.end(), lower);
+  }
+  return launches;
+}
+
+}  // namespace
+
+MatchCount match_launches(Process& process) {
+  MatchCount count;
+  const auto launches = launches_of(process);
+  // Ids grow with time on both sides, so the next operation is mostly at the place where the last one was
+  // found.
+  auto hint = launches.begin();
+  for (auto& device : process.devices) {
+    for (auto& op : device.operations) {
+      const bool is_kernel = op.kind == trace::RecordKind::Kernel;
+      count.kernels += is_kernel;
+      if (op.correlation == 0) continue;
+      if (hint != launches.end() && hint->correlation < op.correlation) ++hint;
+      if (hint == launches.end() || hint->correlation != op.correlation) {
+        hint = std::lower_bound(launches.begin(), launches.end(), op.correlation,
+                                [](const Launch& l, uint32_t id) { return l.correlation < id; });
+      }
+      if (hint == launches.end() || hint->correlation != op.correlation) continue;
+      op.launch_thread = hint->thread;
+      op.launch_call = hint->call;
+      count.matched += is_kernel;
+    }
+  }
+  return count;
+}
+
+}  // namespace gpuwatch::model

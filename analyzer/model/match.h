@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// Joins device operations to the host calls that launched them, by CUPTI's correlation id.
+#pragma once
+
+#include "analyzer/model/run.h"
+
+namespace gpuwatch::model {
+
+struct MatchCount {
+  uint64_t kernels = 0;
+  uint64_t matched = 0;
+};
+
+// Fills DeviceOp::launch_thread and launch_call for every device of the process.
+MatchCount match_launches(Process& process);
+
+}  // namespace gpuwatch::model

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/records.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+
+namespace gpuwatch::model {
+namespace {
+
+using trace::OpClass;
+using trace::RecordKind;
+
+static_assert(sizeof(trace::Slot) == 24 && sizeof(trace::CallDetail) == 24 &&
+              sizeof(trace::CpuDetail) == 24 && sizeof(trace::IoDetail) == 24);
+
+// A slot as it lies in the file, without the accessors of the generated struct.
+struct RawSlot {
+  RecordKind kind;
+  uint8_t flags;
+  uint16_t op;
+  uint32_t span;
+  uint64_t start;
+  uint32_t a;
+  uint32_t b;
+};
+static_assert(sizeof(RawSlot) == sizeof(trace::Slot));
+
+constexpr uint64_t kLongUnit = 1024;
+
+uint64_t length(const RawSlot& slot) {
+  return slot.flags & trace::kLongSpan ? uint64_t{slot.span} * kLongUnit : slot.span;
+}
+
+uint64_t end_of(const RawSlot& slot) {
+  const uint64_t end = slot.start + length(slot);
+  return end < slot.start ? UINT64_MAX : end;
+}
+
+class Decoder {
+ public:
+  Decoder(const RecordContext& context, Process& process) : context_(context), process_(process) {
+    for (size_t i = 0; i < process.devices.size(); ++i) device_index(process.devices[i].ordinal);
+  }
+
+  void begin_thread(uint32_t tid, size_t slots);
+  void chunk(const io::ChunkRef& ref);
+  uint64_t records() const { return records_; }
+
+ private:
+  void host(const RawSlot& slot, const uint8_t* detail);
+  void device(const RawSlot& slot);
+  void open_calls(const trace::OpenCalls& open);
+  uint32_t keep_detail(OpClass op_class, const uint8_t* detail);
+  uint16_t operation(uint16_t op) const {
+    return op < context_.tables.operations.size() ? context_.tables.operations[op] : 0;
+  }
+  uint32_t text(uint32_t id) const {
+    const auto found = context_.tables.texts.find(id);
+    return found == context_.tables.texts.end() ? 0 : found->second;
+  }
+  uint16_t stream(uint16_t index);
+  Device& device_of(uint16_t stream);
+  uint32_t device_index(uint32_t ordinal);
+
+  const RecordContext& context_;
+  Process& process_;
+  Thread* thread_ = nullptr;
+  LinearClock::Cursor begin_cursor_, end_cursor_;
+  DeviceClock::Cursor device_begin_cursor_, device_end_cursor_;
+  std::vector<uint32_t> device_of_stream_;
+  uint64_t records_ = 0;
+};
+
+void Decoder::begin_thread(uint32_t tid, size_t slots) {
+  thread_ = &process_.threads.emplace_back();
+  thread_->tid = tid;
+  thread_->calls.reserve(slots);  // at most what the file holds
+  const auto name = context_.process_tables.thread_names.find(tid);
+  if (name != context_.process_tables.thread_names.end()) thread_->name = name->second;
+}
+
+void Decoder::chunk(const io::ChunkRef& ref) {
+  const auto view = context_.file.read(ref);
+  const uint8_t* at = view.slots.data();
+  const uint8_t* const end = at + view.slots.size();
+  while (at < end) {
+    RawSlot slot;
+    std::memcpy(&slot, at, sizeof slot);
+    const size_t details = slot.flags & trace::kDetailSlots;
+    const uint8_t* const next = at + (1 + details) * sizeof slot;
+    if (next > end || slot.kind > RecordKind::Overhead) {
+      context_.file.report_damage(fmt::format("a record of thread {} in page {} is damaged", ref.thread,
+                                              ref.offset / trace::kPageBytes));
+      break;
+    }
+    if (slot.kind == RecordKind::Host) {
+      host(slot, details ? at + sizeof slot : nullptr);
+    } else if (slot.kind <= RecordKind::GraphRun && slot.kind != RecordKind::None) {
+      device(slot);
+    }
+    records_ += slot.kind != RecordKind::None;
+    at = next;
+  }
+  thread_->open_calls.clear();  // only those of the last chunk count
+  if (view.open) open_calls(*view.open);
+}
+
+void Decoder::host(const RawSlot& slot, const uint8_t* detail) {
+  HostCall call;
+  call.begin = context_.host_clock.map(slot.start, begin_cursor_);
+  call.end = context_.host_clock.map(end_of(slot), end_cursor_);
+  call.correlation_or_object = slot.a;
+  call.argument = slot.b;
+  call.operation = operation(slot.op);
+  call.flags = slot.flags;
+  // An operation index is always valid: unknown ones are entry 0.
+  call.op_class = context_.operations[call.operation].op_class;
+  if (call.op_class == OpClass::Range) call.argument = text(slot.b);
+  if (detail) call.detail = keep_detail(call.op_class, detail);
+  thread_->calls.push_back(call);
+}
+
+uint32_t Decoder::keep_detail(OpClass op_class, const uint8_t* detail) {
+  const auto keep = [detail](auto& details) {
+    std::memcpy(&details.emplace_back(), detail, sizeof details.back());
+    return static_cast<uint32_t>(details.size() - 1);
+  };
+  switch (detail_kind(op_class)) {
+    case DetailKind::kCpu:
+      return keep(thread_->cpu_details);
+    case DetailKind::kIo: {
+      const uint32_t index = keep(thread_->io_details);
+      auto& io = thread_->io_details.back();
+      io.mutate_path(text(io.path()));
+      return index;
+    }
+    case DetailKind::kCall:
+      break;
+  }
+  return keep(thread_->call_details);
+}
+
+uint32_t Decoder::device_index(uint32_t ordinal) {
+  auto& devices = process_.devices;
+  const auto found =
+      std::find_if(devices.begin(), devices.end(), [&](const Device& d) { return d.ordinal == ordinal; });
+  if (found != devices.end()) return static_cast<uint32_t>(found - devices.begin());
+  devices.emplace_back().ordinal = ordinal;
+  return static_cast<uint32_t>(devices.size() - 1);
+}
+
+// Operations on a stream that left no description (its table was lost) still belong to the first device.
+uint16_t Decoder::stream(uint16_t index) {
+  auto& known = context_.process_tables.stream_index;
+  if (index < known.size() && known[index] != kNoStream) return known[index];
+  if (known.size() <= index) known.resize(size_t{index} + 1, kNoStream);
+  const size_t added = process_.streams.size();
+  if (added >= kNoStream) return 0;
+  process_.streams.push_back({process_.devices.empty() ? 0 : process_.devices[0].ordinal, 0, index});
+  return known[index] = static_cast<uint16_t>(added);
+}
+
+Device& Decoder::device_of(uint16_t stream) {
+  while (device_of_stream_.size() <= stream) {
+    device_of_stream_.push_back(device_index(process_.streams[device_of_stream_.size()].device));
+  }
+  return process_.devices[device_of_stream_[stream]];
+}
+
+void Decoder::device(const RawSlot& slot) {
+  DeviceOp op;
+  op.begin = context_.device_clock.map(slot.start, device_begin_cursor_);
+  op.end = std::max(op.begin, context_.device_clock.map(end_of(slot), device_end_cursor_));
+  op.correlation = slot.a;
+  op.kind = slot.kind;
+  op.flags = slot.flags;
+  op.stream = stream(slot.op);
+  if (slot.kind == RecordKind::Kernel) {
+    const auto found = context_.tables.kernels.find(slot.b);
+    if (found != context_.tables.kernels.end()) op.kernel = found->second;
+  } else if (slot.kind != RecordKind::GraphRun) {
+    op.bytes = slot.flags & trace::kScaledBytes ? uint64_t{slot.b} << 10 : slot.b;
+  }
+  device_of(op.stream).operations.push_back(op);
+}
+
+void Decoder::open_calls(const trace::OpenCalls& open) {
+  const uint32_t kept = std::min<uint32_t>(open.depth(), open.calls()->size());
+  for (uint32_t i = 0; i < kept; ++i) {
+    const auto* call = open.calls()->Get(i);
+    if (call->since() == 0) continue;
+    thread_->open_calls.push_back({context_.host_clock.map(call->since()), operation(call->op()), call->a()});
+  }
+}
+
+bool outer_first(const HostCall& a, const HostCall& b) {
+  return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+}
+
+}  // namespace
+
+void order_calls(std::vector<HostCall>& calls) {
+  // Records are written when a call ends: an outer call stands behind its inner ones.
+  if (!std::is_sorted(calls.begin(), calls.end(), outer_first)) {
+    std::stable_sort(calls.begin(), calls.end(), outer_first);
+  }
+  // A long span is kept in units of 1024 ticks, rounded down, so an outer call may seem to end a little
+  // before its last inner one. Its true end is not before that.
+  constexpr Ns kSlipNs = 2000;
+  std::vector<HostCall*> open;
+  for (auto& call : calls) {
+    while (!open.empty() && open.back()->end <= call.begin) open.pop_back();
+    for (auto* outer : open) {
+      if ((outer->flags & trace::kLongSpan) && call.end > outer->end && call.end - outer->end < kSlipNs) {
+        outer->end = call.end;
+      }
+    }
+    constexpr size_t kDeepest = 64;  // deeper nesting is not made by any hook
+    if (open.size() < kDeepest) open.push_back(&call);
+  }
+}
+
+uint64_t decode_records(const RecordContext& context, std::span<const io::ChunkRef> chunks,
+                        Process& process) {
+  Decoder decoder(context, process);
+  for (size_t first = 0; first < chunks.size();) {
+    size_t last = first, slots = 0;
+    while (last < chunks.size() && chunks[last].thread == chunks[first].thread)
+      slots += chunks[last++].slot_count;
+    decoder.begin_thread(chunks[first].thread, slots);
+    for (size_t i = first; i < last; ++i) decoder.chunk(chunks[i]);
+    first = last;
+  }
+  for (auto& thread : process.threads) order_calls(thread.calls);
+  for (auto& device : process.devices) {
+    const auto earlier = [](const DeviceOp& a, const DeviceOp& b) {
+      return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;
+    };
+    if (!std::is_sorted(device.operations.begin(), device.operations.end(), earlier)) {
+      std::stable_sort(device.operations.begin(), device.operations.end(), earlier);
+    }
+  }
+  return decoder.records();
+}
+
+}  // namespace gpuwatch::model

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/roles.h"
+
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+namespace gpuwatch::model {
+namespace {
+
+using trace::OpClass;
+
+const HostCall* worker_start(const Process& process) {
+  for (const auto& thread : process.threads) {
+    for (const auto& call : thread.calls) {
+      if (call.op_class == OpClass::WorkerStart) return &call;
+    }
+  }
+  return nullptr;
+}
+
+struct ThreadEvidence {
+  uint64_t nexts = 0, optimizer_steps = 0, launches = 0;
+};
+
+ThreadEvidence evidence_of(const Thread& thread) {
+  ThreadEvidence evidence;
+  for (const auto& call : thread.calls) {
+    evidence.nexts += call.op_class == OpClass::LoaderNext;
+    evidence.optimizer_steps += call.op_class == OpClass::OptimizerStep;
+    evidence.launches += call.op_class == OpClass::Launch || call.op_class == OpClass::GraphLaunch;
+  }
+  return evidence;
+}
+
+// The consumer of a loader that also steps an optimizer or launches kernels; else a consumer; else where the
+// optimizer is; else where the launches are (autograd's own threads launch too, so launches come last).
+uint32_t training_thread(const Process& process) {
+  uint32_t best = kNone;
+  std::tuple<bool, bool, uint64_t, uint64_t, uint64_t> best_rank{};
+  for (uint32_t i = 0; i < process.threads.size(); ++i) {
+    const auto e = evidence_of(process.threads[i]);
+    const bool trains = e.optimizer_steps > 0 || e.launches > 0;
+    if (e.nexts == 0 && !trains) continue;
+    const std::tuple rank{e.nexts > 0 && trains, e.nexts > 0, e.optimizer_steps, e.nexts, e.launches};
+    if (best == kNone || rank > best_rank) {
+      best = i;
+      best_rank = rank;
+    }
+  }
+  return best;
+}
+
+// When the process with this pid started, in CLOCK_BOOTTIME ns; -1 when there is none or it is a zombie.
+Ns start_of_live_process(uint32_t pid) {
+  std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const size_t name_end = text.rfind(')');  // the name may hold anything, also ')'
+  if (name_end == std::string::npos || name_end + 2 >= text.size() || text[name_end + 2] == 'Z') return -1;
+  constexpr int kStateField = 3, kStartField = 22;
+  size_t at = name_end + 2;
+  for (int field = kStateField; field < kStartField && at != std::string::npos; ++field)
+    at = text.find(' ', at + 1);
+  if (at == std::string::npos) return -1;
+  return static_cast<Ns>(std::strtoull(text.c_str() + at, nullptr, 10)) *
+         (1'000'000'000 / sysconf(_SC_CLK_TCK));
+}
+
+Ns now(clockid_t clock) {
+  timespec time{};
+  clock_gettime(clock, &time);
+  return Ns{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+}  // namespace
+
+void link_parents(Run& run) {
+  std::unordered_multimap<uint32_t, uint32_t> by_pid;
+  for (uint32_t i = 0; i < run.processes.size(); ++i) by_pid.emplace(run.processes[i].pid, i);
+  for (uint32_t i = 0; i < run.processes.size(); ++i) {
+    Process& child = run.processes[i];
+    if (child.parent != kNone || child.parent_pid == 0) continue;
+    // Of several with that pid, the last one that started before its child did.
+    const auto [first, last] = by_pid.equal_range(child.parent_pid);
+    for (auto it = first; it != last; ++it) {
+      const Process& parent = run.processes[it->second];
+      if (it->second == i || parent.host != child.host || parent.start > child.start) continue;
+      if (child.parent == kNone || parent.start > run.processes[child.parent].start)
+        child.parent = it->second;
+    }
+  }
+}
+
+void complete_worker_links(const Run& run, const std::vector<ProcessTables*>& tables) {
+  for (const Process& process : run.processes) {
+    if (process.parent == kNone) continue;
+    const HostCall* start = worker_start(process);
+    if (!start) continue;
+    auto& owner = *tables[process.parent];
+    const auto names_it = [&](const WorkerLink& link) { return link.pid == process.pid; };
+    if (std::any_of(owner.workers.begin(), owner.workers.end(), names_it)) continue;
+    uint32_t loader = start->correlation_or_object;
+    if (!owner.loaders.count(loader)) {  // a spawned worker has a file, and ids, of its own
+      const auto& loaders = run.processes[process.parent].loaders;
+      if (loaders.size() != 1) continue;
+      loader = loaders[0].id;
+    }
+    owner.workers.push_back({loader, start->argument, process.pid});
+  }
+}
+
+void find_training_threads(Run& run) {
+  for (auto& process : run.processes) {
+    if (process.worker_of == kNone) process.training_thread = training_thread(process);
+  }
+}
+
+void find_running(Run& run) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  const Ns since_boot = now(CLOCK_BOOTTIME) - now(CLOCK_MONOTONIC);  // time asleep
+  for (auto& process : run.processes) {
+    if (process.end_state != EndState::kKilledOrRunning || process.host != host) continue;
+    const Ns started = start_of_live_process(process.pid);
+    // Recording starts after the process did; a later owner of the pid started after the last record.
+    process.is_running = started >= 0 && started - since_boot <= process.start + 1'000'000'000;
+  }
+}
+
+}  // namespace gpuwatch::model

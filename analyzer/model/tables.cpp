@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "analyzer/io/table_frame.h"
+#include "analyzer/io/user_error.h"
+
+namespace gpuwatch::model {
+namespace {
+
+constexpr uint16_t kUnknownOperation = 0;  // index into Run::operations
+constexpr size_t kMaxOperations = 0xffff;
+constexpr size_t kMaxProcesses = 16384;
+constexpr size_t kMaxStreams = 0xfffe;
+constexpr size_t kMaxDevices = 256;  // in one process; a damaged file may claim any number
+
+trace::OpClass checked(trace::OpClass op_class) {
+  return *trace::EnumNameOpClass(op_class) ? op_class : trace::OpClass::Other;
+}
+
+bool is_communication(const std::string& kernel) {
+  return kernel.find("ncclDevKernel") != std::string::npos || kernel.find("ncclKernel") != std::string::npos;
+}
+
+Ns as_ns(uint64_t value) {
+  return static_cast<Ns>(std::min<uint64_t>(value, kFarNs));
+}
+
+}  // namespace
+
+TableMerger::TableMerger(Run& run) : run_(run) {
+  run_.operations.push_back({"unknown", trace::OpClass::Other});  // kUnknownOperation
+}
+
+uint16_t TableMerger::operation(const std::string& name, trace::OpClass op_class) {
+  if (run_.operations.size() >= kMaxOperations) return kUnknownOperation;
+  const auto key = fmt::format("{} {}", static_cast<int>(op_class), name);
+  const auto [found, is_new] = operations_.emplace(key, static_cast<uint16_t>(run_.operations.size()));
+  if (is_new) run_.operations.push_back({name, op_class});
+  return found->second;
+}
+
+uint32_t TableMerger::kernel(Kernel kernel) {
+  const auto key = fmt::format("{} {} {} {} {} {} {}", kernel.grid[0], kernel.grid[1], kernel.grid[2],
+                               kernel.block[0], kernel.block[1], kernel.block[2], kernel.name);
+  const auto [found, is_new] = kernels_.emplace(key, static_cast<uint32_t>(run_.kernels.size()));
+  if (is_new) run_.kernels.push_back(std::move(kernel));
+  return found->second;
+}
+
+ProcessTables& TableMerger::process(FileTables& file, uint32_t ordinal) {
+  auto& tables = file.processes[ordinal];
+  if (tables.process == kNone) {
+    if (run_.processes.size() >= kMaxProcesses) {
+      throw io::UserError(fmt::format(
+          "the traces name more than {} processes; they are damaged: record the job again", kMaxProcesses));
+    }
+    tables.process = static_cast<uint32_t>(run_.processes.size());
+    run_.processes.emplace_back();
+  }
+  return tables;
+}
+
+// One overload for each table; texts were taken in a walk before, because a table may stand before its text.
+class TableVisitor {
+ public:
+  TableVisitor(TableMerger& merger, FileTables& tables)
+      : merger_(merger), run_(merger.run_), tables_(tables) {}
+
+  void operator()(const trace::Text&) {}
+  void operator()(const trace::Operation& t);
+  void operator()(const trace::Process& t);
+  void operator()(const trace::ThreadName& t) {
+    of(t.process()).thread_names.emplace(t.thread(), text(t.name()));
+  }
+  void operator()(const trace::ClockSample& t);
+  void operator()(const trace::Module& t) {
+    process(t.process()).modules.push_back({t.base(), t.size(), text(t.path())});
+  }
+  void operator()(const trace::KernelInfo& t);
+  void operator()(const trace::StreamInfo& t);
+  void operator()(const trace::DeviceInfo& t);
+  void operator()(const trace::LoaderInfo& t);
+  void operator()(const trace::WorkerInfo& t) { workers_.push_back({t.loader(), t.worker(), t.pid()}); }
+  void operator()(const trace::Loss& t) { process(t.process()).losses[text(t.reason())] += t.count(); }
+  void operator()(const trace::Source& t) { process(t.process()).sources[text(t.name())] = text(t.state()); }
+  void operator()(const trace::Fact& t) { process(t.process()).facts[text(t.key())] = text(t.value()); }
+  void operator()(const trace::Sample& t);
+  void operator()(const trace::ProcessEnd& t);
+
+  // Links name a loader, not a process; they belong to the process that has the loader.
+  void place_workers();
+
+ private:
+  std::string text(uint32_t id) {
+    const auto found = tables_.texts.find(id);
+    if (found == tables_.texts.end()) return {};
+    const std::string& text = run_.texts[found->second];
+    if (text.size() > merger_.text_budget_) return {};
+    merger_.text_budget_ -= text.size();
+    return text;
+  }
+  ProcessTables& of(uint32_t ordinal) { return merger_.process(tables_, ordinal); }
+  Process& process(uint32_t ordinal) { return run_.processes[of(ordinal).process]; }
+
+  TableMerger& merger_;
+  Run& run_;
+  FileTables& tables_;
+  std::vector<WorkerLink> workers_;
+};
+
+void TableVisitor::operator()(const trace::Operation& t) {
+  if (tables_.operations.size() <= t.op()) tables_.operations.resize(size_t{t.op()} + 1, kUnknownOperation);
+  tables_.operations[t.op()] = merger_.operation(text(t.name()), checked(t.op_class()));
+}
+
+void TableVisitor::operator()(const trace::Process& t) {
+  auto& tables = of(t.ordinal());
+  tables.parent_ordinal = t.parent_ordinal();
+  tables.tick_source =
+      t.tick_source() == trace::TickSource::Tsc ? trace::TickSource::Tsc : trace::TickSource::Monotonic;
+  tables.start_ticks = t.start_ticks();
+  auto& process = run_.processes[tables.process];
+  process.pid = t.pid();
+  process.parent_pid = t.parent_pid();
+  process.host = text(t.host());
+  process.script = text(t.script());
+  process.executable = text(t.executable());
+  process.user = text(t.user());
+  process.rank = t.rank();
+  process.local_rank = t.local_rank();
+  process.world_size = t.world_size();
+  process.cpu_count = t.cpu_count();
+  process.start_realtime_ns = as_ns(t.start_realtime_ns());
+  process.end_state = EndState::kKilledOrRunning;  // until a ProcessEnd says otherwise
+  if (run_.run_id.empty()) run_.run_id = text(t.run_id());
+}
+
+void TableVisitor::operator()(const trace::ClockSample& t) {
+  auto& tables = of(t.process());
+  const Ns monotonic = as_ns(t.monotonic_ns());
+  tables.host_clock.push_back({t.ticks(), monotonic, t.bracket_ns()});
+  if (t.device_ns() != 0) tables.device_clock.push_back({t.device_ns(), monotonic, t.bracket_ns()});
+  tables.realtime_offset = as_ns(t.realtime_ns()) - monotonic;
+}
+
+void TableVisitor::operator()(const trace::KernelInfo& t) {
+  Kernel kernel{
+      text(t.name()), {t.grid_x(), t.grid_y(), t.grid_z()}, {t.block_x(), t.block_y(), t.block_z()}, false};
+  kernel.is_communication = is_communication(kernel.name);
+  tables_.kernels.emplace(t.id(), merger_.kernel(std::move(kernel)));
+}
+
+void TableVisitor::operator()(const trace::StreamInfo& t) {
+  auto& tables = of(t.process());
+  auto& streams = run_.processes[tables.process].streams;
+  if (streams.size() >= kMaxStreams) return;
+  if (tables.stream_index.size() <= t.index()) tables.stream_index.resize(size_t{t.index()} + 1, kNoStream);
+  if (tables.stream_index[t.index()] != kNoStream) return;
+  tables.stream_index[t.index()] = static_cast<uint16_t>(streams.size());
+  streams.push_back({t.device(), t.context(), t.stream()});
+}
+
+void TableVisitor::operator()(const trace::DeviceInfo& t) {
+  auto& devices = process(t.process()).devices;
+  const auto same = [&](const Device& device) { return device.ordinal == t.device(); };
+  if (devices.size() >= kMaxDevices || std::any_of(devices.begin(), devices.end(), same)) return;
+  auto& device = devices.emplace_back();
+  device.ordinal = t.device();
+  device.name = text(t.name());
+  device.compute_major = t.major();
+  device.compute_minor = t.minor();
+  device.multiprocessors = t.multiprocessors();
+  device.memory_bytes = t.memory_bytes();
+  device.driver_version = t.driver_version();
+  device.runtime_version = t.runtime_version();
+}
+
+void TableVisitor::operator()(const trace::LoaderInfo& t) {
+  auto& tables = of(t.process());
+  auto& loaders = run_.processes[tables.process].loaders;
+  // A loader described again (a second iterator over it) is the newer description of the same loader.
+  const auto [same, is_new] = tables.loaders.emplace(t.id(), static_cast<uint32_t>(loaders.size()));
+  if (is_new) loaders.emplace_back();
+  Loader& loader = loaders[same->second];
+  loader.id = t.id();
+  loader.class_name = text(t.class_name());
+  loader.dataset = text(t.dataset());
+  loader.location = text(t.location());
+  loader.start_method = text(t.start_method());
+  loader.sampler = text(t.sampler());
+  loader.num_workers = t.num_workers();
+  loader.batch_size = t.batch_size();
+  loader.prefetch_factor = t.prefetch_factor();
+  loader.batches = t.batches();
+  loader.pin_memory = t.pin_memory();
+  loader.persistent_workers = t.persistent_workers();
+  loader.in_order = t.in_order();
+  loader.drop_last = t.drop_last();
+}
+
+void TableVisitor::operator()(const trace::Sample& t) {
+  auto& tables = of(t.process());
+  tables.sample_ticks.push_back(t.ticks());
+  run_.processes[tables.process].samples.push_back(
+      {0, as_ns(t.cpu_ns()), as_ns(t.children_cpu_ns()), as_ns(t.run_delay_ns()), as_ns(t.throttled_ns()),
+       as_ns(t.cpu_total_ns()), as_ns(t.cpu_idle_ns()), as_ns(t.cpu_steal_ns()), t.major_faults(),
+       t.rss_bytes()});
+}
+
+void TableVisitor::operator()(const trace::ProcessEnd& t) {
+  auto& tables = of(t.process());
+  tables.end_ticks = t.ticks();
+  auto& process = run_.processes[tables.process];
+  process.end_state = EndState::kExited;
+  process.exit_code = t.code();
+}
+
+void TableVisitor::place_workers() {
+  std::unordered_map<uint32_t, ProcessTables*> owners;
+  for (auto& [ordinal, tables] : tables_.processes) {
+    for (const auto& [id, index] : tables.loaders) owners.emplace(id, &tables);
+  }
+  for (const auto& link : workers_) {
+    const auto owner = owners.find(link.loader);
+    if (owner != owners.end()) owner->second->workers.push_back(link);
+  }
+}
+
+FileTables TableMerger::take(io::TraceFile& file) {
+  FileTables tables;
+  text_budget_ += 4 * file.bytes();
+  const auto walk = [&](auto& visit, bool report) {
+    for (const auto& frame : file.table_frames()) {
+      if (!io::for_each_table(file.read(frame), visit) && report) {
+        file.report_damage(fmt::format("a table in page {} is damaged", frame.offset / trace::kPageBytes));
+      }
+    }
+  };
+  const auto take_text = [&](const auto& table) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(table)>, trace::Text>) {
+      if (!table.text() || !tables.texts.emplace(table.id(), next_text_).second) return;
+      run_.texts.emplace(next_text_++, table.text()->str());
+    }
+  };
+  walk(take_text, true);
+  TableVisitor visitor(*this, tables);
+  walk(visitor, false);
+  visitor.place_workers();
+  return tables;
+}
+
+}  // namespace gpuwatch::model
