@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one thread was in at each moment: its nested calls flattened into stretches, each with the call that
+// decides. Linear in the number of calls, looked up in logarithmic time. Times in ns.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "analyzer/model/run.h"
+
+namespace gpuwatch::attribute {
+
+enum class View {
+  // The outermost call that has a meaning of its own: a poll inside next() is next(), an ioctl inside a copy
+  // is
+  // the copy. Garbage collection shows through everything. Steps and ranges are transparent.
+  kLaunching,
+  // Inside of a batch: Fetch, Collate, and blocking I/O within them, innermost first; all else is
+  // transparent.
+  kLoading,
+};
+
+struct Stretch {
+  model::Ns begin;
+  model::Ns end;
+  uint32_t call;  // index into Thread::calls, kNone: the thread's own code
+  model::Ns length() const { return end - begin; }
+};
+
+class Activity {
+ public:
+  Activity(std::span<const model::HostCall> calls, View view);
+
+  // Stretches cover all of time: the first begins at the smallest Ns, the last ends at the largest.
+  size_t size() const { return changes_.size(); }
+  Stretch operator[](size_t index) const;
+  size_t index_at(model::Ns time) const;
+  Stretch at(model::Ns time) const { return (*this)[index_at(time)]; }
+
+ private:
+  struct Change {
+    model::Ns time;
+    uint32_t call;
+  };
+  void change(model::Ns time, uint32_t call);
+  std::vector<Change> changes_;
+};
+
+}  // namespace gpuwatch::attribute

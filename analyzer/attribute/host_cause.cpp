@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/attribute/host_cause.h"
+
+#include "analyzer/attribute/drain.h"
+
+namespace gpuwatch::attribute {
+namespace {
+
+using model::HostCall;
+using trace::OpClass;
+using trace::RecordKind;
+
+// A copy call while the device is idle: the host stages pageable memory, or copies it out; from pinned memory
+// it only enqueues.
+Category category_of_copy(const ProcessView& view, uint32_t thread, uint32_t call) {
+  const ProcessView::CopyFacts copy = view.copy_facts(thread, call);
+  return copy.kind == RecordKind::CopyH2D && copy.from_pageable ? Category::CopyStaging : Category::LaunchApi;
+}
+
+// Opened to be written to: the next access through a file on this thread is a write.
+Category category_of_open(const ProcessView& view, uint32_t thread, uint32_t call) {
+  const std::vector<HostCall>& calls = view.thread(thread).calls;
+  for (uint32_t next = call + 1; next < calls.size() && !feeds_device(calls[next].op_class); ++next) {
+    if (calls[next].op_class == OpClass::Write) return Category::Checkpoint;
+    if (calls[next].op_class == OpClass::Read) break;
+  }
+  return Category::InputIo;
+}
+
+}  // namespace
+
+Category category_of_call(const ProcessView& view, uint32_t thread, uint32_t call) {
+  switch (view.call(thread, call).op_class) {
+    case OpClass::Launch:
+    case OpClass::GraphLaunch:
+    case OpClass::Memset:
+    case OpClass::Event:
+    case OpClass::Stream:
+    case OpClass::StreamWait:
+    case OpClass::HostFunction:
+    case OpClass::Query:
+      return Category::LaunchApi;
+    case OpClass::Copy:
+      return category_of_copy(view, thread, call);
+    case OpClass::Sync:
+      return drain_category(view, thread, call).value_or(Category::Sync);
+    case OpClass::Alloc:
+    case OpClass::Free:
+      return Category::Alloc;
+    case OpClass::ModuleLoad:
+    case OpClass::Capture:
+    case OpClass::GraphBuild:
+      return Category::Compile;
+    case OpClass::Collective:
+    case OpClass::PointToPoint:
+    case OpClass::CommGroup:
+    case OpClass::CommLife:
+    case OpClass::Receive:
+    case OpClass::Send:
+      return Category::CommHost;
+    case OpClass::Write:
+    case OpClass::Flush:
+    case OpClass::Checkpoint:
+      return Category::Checkpoint;
+    case OpClass::Open:
+      return category_of_open(view, thread, call);
+    case OpClass::Read:
+    case OpClass::Stat:
+      return Category::InputIo;
+    case OpClass::Fetch:  // a dataset used without a loader
+      return Category::InputTransform;
+    case OpClass::Collate:
+      return Category::InputCollate;
+    case OpClass::PinBatch:
+      return Category::InputPin;
+    case OpClass::GarbageCollection:
+      return Category::Gc;
+    case OpClass::Sleep:
+    case OpClass::ChildWait:
+      return Category::HostCompute;
+    default:
+      return Category::Unknown;
+  }
+}
+
+Category category_of_own_code(const Stretch& stretch) {
+  return stretch.length() <= kDispatchNs ? Category::LaunchDispatch : Category::HostCompute;
+}
+
+bool is_feeding(Category category) {
+  return category == Category::LaunchApi || category == Category::LaunchDispatch ||
+         category == Category::DeviceLaunchGap;
+}
+
+}  // namespace gpuwatch::attribute

@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/attribute/host_walk.h"
+
+#include <algorithm>
+
+namespace gpuwatch::attribute {
+
+using model::DeviceOp;
+using model::HostCall;
+using model::kNone;
+using model::Ns;
+using trace::OpClass;
+
+namespace {
+
+// From a thread to the one that it waited for, and once more (autograd's thread, training thread, loader).
+constexpr int kMaxHandOvers = 2;
+
+bool is_loading(OpClass op_class) {
+  return op_class == OpClass::LoaderNext || op_class == OpClass::LoaderStart;
+}
+
+}  // namespace
+
+void HostWalk::explain(const Gap& gap, Tiling& tiling) {
+  const DeviceOp* next = gap.next;
+  const bool is_launch_known = next && next->launch_thread != kNone && next->launch_call != kNone;
+  const uint32_t thread = is_launch_known ? next->launch_thread : view_.training_thread();
+  if (thread == kNone) return tiling.fill(gap.time.end, {Category::Unknown});
+  const Ns launched = is_launch_known ? view_.call(thread, next->launch_call).end : gap.time.end;
+  if (launched <= gap.time.begin) return fill_device_side(gap, tiling);
+
+  Refill refill = refill_at(thread, gap.time.begin);
+  walk(tiling, std::min(launched, gap.time.end), thread, refill, 0);
+  const uint16_t stream = next ? next->stream : uint16_t{0xffff};
+  const uint32_t launch_call = is_launch_known ? next->launch_call : kNone;
+  fill_feeding(tiling, gap.time.end, {Category::DeviceLaunchGap, thread, launch_call, stream}, refill);
+}
+
+void HostWalk::explain_thread(Tiling& tiling, Ns end, uint32_t thread) {
+  Refill none;
+  walk(tiling, end, thread, none, 0);
+}
+
+void HostWalk::fill_device_side(const Gap& gap, Tiling& tiling) const {
+  const bool is_other_stream = gap.previous && gap.previous->stream != gap.next->stream;
+  const bool is_dependency = is_other_stream || gap.time.length() > kLaunchGapNs;
+  const uint16_t stream = is_other_stream ? gap.previous->stream : gap.next->stream;
+  tiling.fill(gap.time.end, {is_dependency ? Category::DeviceDependency : Category::DeviceLaunchGap,
+                             gap.next->launch_thread, gap.next->launch_call, stream});
+}
+
+HostWalk::Refill HostWalk::refill_at(uint32_t thread, Ns time) const {
+  const std::optional<Drain> drain = drain_at(view_, thread, time);
+  return {drain, drain ? drain->host_waited_ns : 0};
+}
+
+void HostWalk::walk(Tiling& tiling, Ns end, uint32_t thread, Refill& refill, int depth) {
+  if (tiling.cursor() >= end) return;
+  const Activity& activity = view_.activity(thread);
+  for (size_t i = activity.index_at(tiling.cursor()); tiling.cursor() < end; ++i) {
+    const Stretch stretch = activity[i];
+    fill_stretch(tiling, std::min(stretch.end, end), thread, stretch, refill, depth);
+  }
+}
+
+void HostWalk::fill_stretch(Tiling& tiling, Ns end, uint32_t thread, const Stretch& stretch, Refill& refill,
+                            int depth) {
+  Cause cause{Category::Unknown, thread, stretch.call};
+  if (stretch.call == kNone) {
+    cause.category = category_of_own_code(stretch);
+    return fill_feeding(tiling, end, cause, refill);
+  }
+  if (refill.drain && refill.drain->thread == thread && refill.drain->call == stretch.call) {
+    cause.category = refill.drain->category;
+    return tiling.fill(end, cause);
+  }
+  const OpClass op_class = view_.call(thread, stretch.call).op_class;
+  if (is_loading(op_class)) return data_wait_.explain(tiling, end, thread, stretch.call);
+  if (is_wait(op_class)) return fill_wait(tiling, end, thread, stretch.call, refill, depth);
+  cause.category = category_of_call(view_, thread, stretch.call);
+  fill_feeding(tiling, end, cause, refill);
+}
+
+void HostWalk::fill_feeding(Tiling& tiling, Ns end, const Cause& cause, Refill& refill) {
+  if (refill.left_ns > 0 && is_feeding(cause.category)) {
+    const Drain& drain = *refill.drain;
+    refill.left_ns -= tiling.fill_at_most(end, refill.left_ns, {drain.category, drain.thread, drain.call});
+  }
+  tiling.fill(end, cause);
+}
+
+void HostWalk::fill_wait(Tiling& tiling, Ns end, uint32_t thread, uint32_t call, Refill& refill, int depth) {
+  if (depth < kMaxHandOvers) {
+    const uint32_t waker = thread_wait_.feeding_waker(thread, call);
+    if (waker != kNone) return walk(tiling, end, waker, refill, depth + 1);
+  }
+  const uint32_t producer = thread_wait_.producing_waker(thread, call);
+  Cause cause{Category::Unknown, thread, call};
+  switch (thread_wait_.kind(thread, call, producer)) {
+    case WaitKind::kData:
+      if (producer != kNone) return fill_producing(tiling, end, producer, cause);
+      cause.category = Category::InputUnknown;
+      break;
+    case WaitKind::kInterpreterLock:
+      cause.category = Category::Gil;
+      break;
+    case WaitKind::kUnknown:
+      break;
+  }
+  tiling.fill(end, cause);
+}
+
+// A data wait by what the thread that ended it was doing. Slices point to the consumer's wait.
+void HostWalk::fill_producing(Tiling& tiling, Ns end, uint32_t producer, Cause cause) {
+  const Activity& activity = view_.activity(producer);
+  for (size_t i = activity.index_at(tiling.cursor()); tiling.cursor() < end; ++i) {
+    const Stretch stretch = activity[i];
+    const Ns until = std::min(stretch.end, end);
+    cause.category = Category::InputTransform;  // its own code, or a sleep that stands for it
+    if (stretch.call != kNone) {
+      const OpClass op_class = view_.call(producer, stretch.call).op_class;
+      if (is_loading(op_class)) {
+        data_wait_.explain(tiling, until, producer, stretch.call);
+        continue;
+      }
+      if (is_input_io(op_class)) cause.category = Category::InputIo;
+      if (is_wait(op_class)) cause.category = Category::InputNoPrefetch;
+    }
+    tiling.fill(until, cause);
+  }
+}
+
+}  // namespace gpuwatch::attribute

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// One process as attribution looks at it: threads by role, and their activities, made when first asked for.
+// Not thread-safe (it caches). Times in ns.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "analyzer/attribute/activity.h"
+
+namespace gpuwatch::attribute {
+
+// Gives the device work: launches, copies, memsets.
+bool feeds_device(trace::OpClass op_class);
+// Blocked on another thread or on a descriptor.
+bool is_wait(trace::OpClass op_class);
+// Blocked in, or inside of, a call that brings data in.
+bool is_input_io(trace::OpClass op_class);
+
+class ProcessView {
+ public:
+  ProcessView(const model::Run& run, uint32_t process);
+
+  const model::Run& run() const { return run_; }
+  const model::Process& process() const { return process_; }
+  uint32_t training_thread() const { return process_.training_thread; }
+  const model::Thread& thread(uint32_t index) const { return process_.threads[index]; }
+  const model::HostCall& call(uint32_t thread, uint32_t call) const {
+    return process_.threads[thread].calls[call];
+  }
+  const trace::CallDetail* call_detail(uint32_t thread, uint32_t call) const;
+  // What a copy call moved, from the device's record of it where there is one, else from the call's detail.
+  struct CopyFacts {
+    trace::RecordKind kind = trace::RecordKind::CopyOther;
+    uint64_t bytes = 0;
+    bool from_pageable = false;
+    uint32_t stream = 0;  // low bits of the stream's handle
+  };
+  CopyFacts copy_facts(uint32_t thread, uint32_t call) const;
+
+  // Threads that feed the device, the training thread first.
+  const std::vector<uint32_t>& feeding_threads() const { return feeding_threads_; }
+  // Threads that make records and never feed the device: where a program's own loader threads are.
+  const std::vector<uint32_t>& other_threads() const { return other_threads_; }
+  bool feeds(uint32_t thread) const { return feeds_[thread]; }
+
+  const Activity& activity(uint32_t thread) const;
+
+ private:
+  const model::Run& run_;
+  const model::Process& process_;
+  struct DeviceCopy {
+    uint64_t thread_and_call;
+    const model::DeviceOp* operation;
+  };
+  void index_threads();
+  void index_copies();
+
+  std::vector<bool> feeds_;
+  std::vector<DeviceCopy> copies_;
+  std::vector<uint32_t> feeding_threads_, other_threads_;
+  mutable std::vector<std::unique_ptr<Activity>> activities_;
+};
+
+}  // namespace gpuwatch::attribute

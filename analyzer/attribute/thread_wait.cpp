@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/attribute/thread_wait.h"
+
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+namespace gpuwatch::attribute {
+
+using model::HostCall;
+using model::kNone;
+using model::Ns;
+
+bool ThreadWait::is_blocked(uint32_t thread, Ns time) const {
+  const uint32_t call = view_.activity(thread).at(time).call;
+  return call != kNone && is_wait(view_.call(thread, call).op_class);
+}
+
+uint32_t ThreadWait::feeding_waker(uint32_t thread, uint32_t call) const {
+  const Ns woken = view_.call(thread, call).end;
+  for (const uint32_t other : view_.feeding_threads()) {
+    if (other != thread && !is_blocked(other, woken - 1)) return other;
+  }
+  return kNone;
+}
+
+uint32_t ThreadWait::producing_waker(uint32_t call_thread, uint32_t call) const {
+  const Ns woken = view_.call(call_thread, call).end;
+  uint32_t best = kNone;
+  // A thread without later calls may have ended long ago: only if there is no other.
+  std::tuple<bool, Ns> best_evidence{false, std::numeric_limits<Ns>::min()};
+  for (const uint32_t thread : view_.other_threads()) {
+    const Activity& activity = view_.activity(thread);
+    const size_t index = activity.index_at(woken - 1);
+    if (is_blocked(thread, woken - 1) || index == 0) continue;  // not seen yet
+    const std::tuple<bool, Ns> evidence{index + 1 < activity.size(), activity[index].begin};
+    if (best == kNone || evidence > best_evidence) {
+      best = thread;
+      best_evidence = evidence;
+    }
+  }
+  return best;
+}
+
+// What the thread gives the device first after the wait is a copy to it.
+bool ThreadWait::leads_to_input_copy(uint32_t thread, uint32_t call) const {
+  const std::vector<HostCall>& calls = view_.thread(thread).calls;
+  for (uint32_t next = call + 1; next < calls.size(); ++next) {
+    if (!feeds_device(calls[next].op_class)) continue;
+    return view_.copy_facts(thread, next).kind == trace::RecordKind::CopyH2D;
+  }
+  return false;
+}
+
+bool ThreadWait::recurs(uint32_t thread, uint16_t operation) {
+  const auto [entry, is_new] = recurs_.try_emplace({thread, operation}, false);
+  if (is_new) {
+    const std::vector<HostCall>& calls = view_.thread(thread).calls;
+    const auto times = std::count_if(calls.begin(), calls.end(),
+                                     [&](const HostCall& call) { return call.operation == operation; });
+    entry->second = steps_ > 1 && static_cast<size_t>(times) >= steps_ / 2;
+  }
+  return entry->second;
+}
+
+WaitKind ThreadWait::kind(uint32_t thread, uint32_t call, uint32_t producer) {
+  if (leads_to_input_copy(thread, call)) return WaitKind::kData;
+  const uint16_t operation = view_.call(thread, call).operation;
+  if (view_.process().facts.contains("python")) {
+    // CPython waits for its lock, and only for it, on a condition variable with a time limit.
+    const std::string& name = view_.run().operations[operation].name;
+    if (name == "pthread_cond_timedwait" || name == "pthread_cond_clockwait")
+      return WaitKind::kInterpreterLock;
+  }
+  // With a loader that is seen, data comes through it.
+  if (!view_.process().loaders.empty()) return WaitKind::kUnknown;
+  return producer != kNone || recurs(thread, operation) ? WaitKind::kData : WaitKind::kUnknown;
+}
+
+}  // namespace gpuwatch::attribute

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// A launching thread blocked outside of any known loader: on whom, and is it for data? Recorded waits do not
+// name who ended them, so the waker is inferred: of the threads that were not blocked themselves when the
+// wait ended, the one whose own last call ended last. Times in ns.
+#pragma once
+
+#include <map>
+#include <vector>
+
+#include "analyzer/attribute/process_view.h"
+
+namespace gpuwatch::attribute {
+
+enum class WaitKind { kData, kInterpreterLock, kUnknown };
+
+class ThreadWait {
+ public:
+  // `steps`: how many steps the process took, to tell waits that belong to a step from singular ones.
+  ThreadWait(const ProcessView& view, size_t steps) : view_(view), steps_(steps) {}
+
+  // Another thread that feeds the device and was not blocked when the wait ended (the training thread while
+  // autograd's thread waits for work, or the other way round); kNone if there is none.
+  uint32_t feeding_waker(uint32_t thread, uint32_t call) const;
+  // A thread that never feeds the device and was not blocked when the wait ended; kNone if there is none.
+  uint32_t producing_waker(uint32_t call_thread, uint32_t call) const;
+
+  WaitKind kind(uint32_t thread, uint32_t call, uint32_t producer);
+
+ private:
+  bool is_blocked(uint32_t thread, model::Ns time) const;
+  bool leads_to_input_copy(uint32_t thread, uint32_t call) const;
+  bool recurs(uint32_t thread, uint16_t operation);
+
+  const ProcessView& view_;
+  size_t steps_;
+  std::map<std::pair<uint32_t, uint16_t>, bool> recurs_;
+};
+
+}  // namespace gpuwatch::attribute
