@@ -25,11 +25,13 @@ INJECTED = {
 }
 ELSEWHERE = {
     "libinject/trace": [],
-    "analyzer": ["libinject/trace"],
     "cuda/sim": [],
     "cuda/workloads": [],
     "tests": ["libinject", "cuda", "hooks", "analyzer"],
 }
+# Each of the analyzer's layers includes those before it, and of the rest of the project the trace format only.
+ANALYZER = [f"analyzer/{name}" for name in "io model attribute predict advise report cli".split()]
+ELSEWHERE.update({layer: ["libinject/trace", *ANALYZER[:position]] for position, layer in enumerate(ANALYZER)})
 LAYERS = {**INJECTED, **ELSEWHERE}
 # Nobody but tests includes these, although a folder above them may be included.
 PRIVATE = ["cuda/sim", "cuda/workloads"]
