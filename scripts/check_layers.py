@@ -67,7 +67,7 @@ def own_header(path, layer, name):
     return (
         (ROOT / path).parent.joinpath(name).exists()
         or (ROOT / layer / name).exists()
-        or any(Path(name).name in lists.read_text() for lists in (ROOT / layer).rglob("CMakeLists.txt"))
+        or "/" not in name and any(name in lists.read_text() for lists in (ROOT / layer).rglob("CMakeLists.txt"))
     )
 
 
