@@ -49,15 +49,6 @@ size_t counted_batches(const RankAttribution& rank, const LoaderPass& pass) {
   }));
 }
 
-// The loader that feeds the recorded steps; a second one (validation) feeds none or few of them.
-uint32_t main_loader(const Process& process, const RankAttribution& rank) {
-  std::vector<size_t> batches(process.loaders.size());
-  for (const LoaderPass& pass : process.passes)
-    if (pass.loader < batches.size()) batches[pass.loader] += counted_batches(rank, pass);
-  auto most = std::max_element(batches.begin(), batches.end());
-  return most == batches.end() || *most == 0 ? model::kNone : uint32_t(most - batches.begin());
-}
-
 double think_ns(const RankAttribution& rank, const LoaderPass& pass, size_t i, double otherwise) {
   const Batch& batch = pass.batches[i];
   if (i + 1 < pass.batches.size() && was_taken(pass.batches[i + 1]))
@@ -259,9 +250,19 @@ double recorded_stretch(const std::vector<const LoaderPass*>& passes) {
 
 }  // namespace
 
+// A second loader (validation) feeds no recorded step, or few.
+uint32_t main_loader(const model::Run& run, const RankAttribution& rank) {
+  const Process& process = run.processes.at(rank.process);
+  std::vector<size_t> batches(process.loaders.size());
+  for (const LoaderPass& pass : process.passes)
+    if (pass.loader < batches.size()) batches[pass.loader] += counted_batches(rank, pass);
+  auto most = std::max_element(batches.begin(), batches.end());
+  return most == batches.end() || *most == 0 ? model::kNone : uint32_t(most - batches.begin());
+}
+
 std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAttribution& rank) {
   const Process& process = run.processes.at(rank.process);
-  uint32_t loader = main_loader(process, rank);
+  uint32_t loader = main_loader(run, rank);
   if (loader == model::kNone || rank.steps.empty()) return std::nullopt;
 
   std::vector<const LoaderPass*> passes;

@@ -73,6 +73,9 @@ struct LoaderReplay {
 // nullopt: no pass of this rank has batches with known fetch times.
 std::optional<LoaderRecording> record_loader(const model::Run& run, const attribute::RankAttribution& rank);
 
+// Index of the loader that feeds the recorded steps, kNone if none does.
+uint32_t main_loader(const model::Run& run, const attribute::RankAttribution& rank);
+
 LoaderReplay replay(const LoaderRecording& recording, LoaderSetting setting);
 ReplayCheck check(const LoaderRecording& recording);
 

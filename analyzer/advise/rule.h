@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rule recognises one cause: its evidence query, thresholds with unit and reason, fix and prediction, all
+// in one file of rules/. The texts are the documentation: docs/findings.md is generated from them.
+//
+// Rules are pure functions of RuleInput; they may throw only std::bad_alloc.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "analyzer/advise/finding.h"
+#include "analyzer/attribute/attribution.h"
+#include "analyzer/predict/loader_replay.h"
+#include "analyzer/predict/producer_replay.h"
+#include "analyzer/predict/stream_replay.h"
+
+namespace gpuwatch::advise {
+
+struct Threshold {
+  std::string_view name;
+  double value;
+  std::string_view unit;
+  std::string_view reason;
+};
+
+// What a rule may look at: one rank, its attribution, and the replays prepared from its recording.
+struct RuleInput {
+  const model::Run& run;
+  const attribute::RankAttribution& rank;
+  const model::Process& process;
+  const model::Device* device = nullptr;  // null: none, or none observed
+  int ranks_on_host = 1;
+
+  const predict::LoaderRecording* loader = nullptr;       // null: no loader with known fetches
+  const predict::ProducerRecording* producers = nullptr;  // null: no loader threads of the program's own
+  const predict::StreamRecording* streams = nullptr;      // null: no device timeline
+  predict::ReplayCheck loader_check, stream_check;
+
+  // Settings that findings ranked before this one change; a prediction is made on top of them.
+  std::optional<predict::LoaderSetting> assumed_loader;
+
+  predict::LoaderSetting loader_setting() const {
+    return assumed_loader ? *assumed_loader : loader ? loader->setting : predict::LoaderSetting{};
+  }
+  uint32_t rank_number() const { return process.rank >= 0 ? uint32_t(process.rank) : 0; }
+  const model::Loader* configured_loader() const;  // the loader that feeds the steps, null if none
+};
+
+struct Rule {
+  std::string_view id;        // stable
+  std::string_view wrong;     // what is wrong
+  std::string_view evidence;  // what separates it from its neighbours
+  std::string_view fix;
+  std::span<const Threshold> thresholds;
+  std::optional<Finding> (*evaluate)(const RuleInput&);
+};
+
+std::span<const Rule* const> all_rules();
+
+// A finding with the fields that every rule fills alike.
+Finding make_finding(const Rule& rule, const RuleInput& input, double lost_share);
+
+}  // namespace gpuwatch::advise

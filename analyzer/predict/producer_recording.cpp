@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
+#include "analyzer/predict/producer_replay.h"
+
+namespace gpuwatch::predict {
+namespace {
+
+using attribute::Category;
+using attribute::Group;
+using attribute::RankAttribution;
+using model::Ns;
+using trace::OpClass;
+
+constexpr double kLeastBusyShare = 0.05;    // a thread that mostly waits helps others, it does not load data
+constexpr double kAssumedBatchesAhead = 2;  // of a queue between loader threads and the training thread
+
+struct Busy {
+  double busy_ns = 0;     // neither waiting for another thread nor idle
+  double off_cpu_ns = 0;  // of it, asleep or in I/O
+  size_t waits = 0;
+};
+
+// A thread's time within the span, cut by the outermost calls in which it waits for another thread.
+Busy busy_time(const model::Thread& thread, Ns begin, Ns end) {
+  Busy result;
+  double waited = 0;
+  Ns outer_end = begin;
+  for (const model::HostCall& call : thread.calls) {
+    Ns from = std::max(call.begin, outer_end), to = std::min(call.end, end);
+    if (to <= from) continue;
+    outer_end = to;
+    switch (call.op_class) {
+      case OpClass::Wait:
+      case OpClass::Poll:
+        waited += double(to - from);
+        ++result.waits;
+        break;
+      case OpClass::Sleep:
+      case OpClass::Read:
+      case OpClass::Open:
+      case OpClass::Stat:
+      case OpClass::Receive:
+        result.off_cpu_ns += double(to - from);
+        break;
+      default:
+        break;
+    }
+  }
+  result.busy_ns = std::max(0.0, double(end - begin) - waited);
+  return result;
+}
+
+bool uses_device(const model::Thread& thread) {
+  return std::any_of(thread.calls.begin(), thread.calls.end(), [](const model::HostCall& call) {
+    return call.op_class == OpClass::Launch || call.op_class == OpClass::GraphLaunch;
+  });
+}
+
+// The waiting call of the training thread that most of the input wait is attributed to.
+uint32_t waiting_call(const model::Process& process, const RankAttribution& rank) {
+  uint32_t best = model::kNone;
+  Ns longest = 0;
+  for (const attribute::Slice& slice : rank.slices) {
+    if (attribute::info(slice.category).group != Group::Input) continue;
+    if (slice.thread != process.training_thread || slice.call == model::kNone) continue;
+    if (slice.end - slice.begin <= longest) continue;
+    longest = slice.end - slice.begin;
+    best = slice.call;
+  }
+  return best;
+}
+
+// Per step: in calls that the attribution explained input time with, whether or not the device was idle.
+double host_wait_ns(const model::Process& process, const RankAttribution& rank) {
+  const model::Thread& thread = process.threads.at(process.training_thread);
+  std::vector<uint32_t> calls;
+  for (const attribute::Slice& slice : rank.slices)
+    if (attribute::info(slice.category).group == Group::Input && slice.thread == process.training_thread &&
+        slice.call < thread.calls.size())
+      calls.push_back(slice.call);
+  std::sort(calls.begin(), calls.end());
+  calls.erase(std::unique(calls.begin(), calls.end()), calls.end());
+  double sum = 0;
+  for (uint32_t call : calls) sum += double(thread.calls[call].end - thread.calls[call].begin);
+  return std::max(sum, double(rank.time(Group::Input)));
+}
+
+}  // namespace
+
+std::optional<ProducerRecording> record_producers(const model::Run& run, const RankAttribution& rank) {
+  const model::Process& process = run.processes.at(rank.process);
+  if (!process.passes.empty() || rank.steps.empty() || process.training_thread == model::kNone)
+    return std::nullopt;
+  if (rank.time(Group::Input) == 0) return std::nullopt;
+  Ns begin = rank.steps.front().step.begin, end = rank.steps.back().step.end;
+  double span = double(end - begin), steps = double(rank.steps.size());
+
+  ProducerRecording recording;
+  double busy = 0, off_cpu = 0;
+  for (uint32_t t = 0; t < process.threads.size(); ++t) {
+    const model::Thread& thread = process.threads[t];
+    if (t == process.training_thread || thread.calls.empty() || uses_device(thread)) continue;
+    Busy time = busy_time(thread, begin, end);
+    if (time.busy_ns < kLeastBusyShare * span) continue;
+    recording.threads.push_back(t);
+    busy += time.busy_ns;
+    off_cpu += time.off_cpu_ns;
+  }
+  if (recording.threads.empty()) return std::nullopt;
+  double producers = double(recording.threads.size());
+  recording.busy_share = busy / (span * producers);
+  recording.service_ms = busy / steps / 1e6;
+  recording.wait_call = waiting_call(process, rank);
+
+  double step_ns = rank.mean_step_ms() * 1e6;
+  double wait_ns = std::min(host_wait_ns(process, rank) / steps, step_ns);
+  recording.wait_ms = wait_ns / 1e6;
+
+  LoaderRecording& loader = recording.loader;
+  BatchCost cost{.service_ns = busy / steps,
+                 .cpu_ns = std::max(0.0, busy - off_cpu) / steps,
+                 .think_ns = step_ns - wait_ns};
+  constexpr size_t kBatches = 200;  // constant costs: enough to leave the start behind
+  RecordedPass pass;
+  pass.batches.assign(kBatches, cost);
+  for (size_t i = 0; i < kBatches / 4; ++i) pass.batches[i].counted = false;
+  loader.passes = {pass};
+  loader.setting = {int(producers), int(kAssumedBatchesAhead), true};
+  loader.hand_over.measured = true;
+  loader.cores = std::max(1u, process.cpu_count);
+  loader.think_cores = 1;
+  loader.measured_step_ms = rank.mean_step_ms();
+  loader.steps = rank.steps.size();
+  return recording;
+}
+
+}  // namespace gpuwatch::predict

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns a rank's recorded calls and device operations into the sequence that the replay runs.
+#include <algorithm>
+#include <unordered_map>
+
+#include "analyzer/predict/stream_replay.h"
+
+namespace gpuwatch::predict {
+namespace {
+
+using model::DeviceOp;
+using model::HostCall;
+using model::Ns;
+using trace::OpClass;
+
+// Longer than any enqueue, shorter than any wait that matters: a call that returns this long after its own
+// operation ended, or later, did wait for it.
+constexpr Ns kReturnSlackNs = 2'000;
+constexpr Ns kEdgeSlackNs = 5'000;          // an operation begins this soon after the one that it waited for
+constexpr double kLongestLatencyNs = 20e3;  // launch to start on an idle stream; more is some other wait
+
+struct CallRef {
+  uint32_t thread, call;
+  const HostCall* host;
+};
+
+bool launches(OpClass op_class) {
+  return op_class == OpClass::Launch || op_class == OpClass::GraphLaunch || op_class == OpClass::Copy ||
+         op_class == OpClass::Memset;
+}
+
+// Nested calls of the same source (flag 128), and anything inside a launch or a copy, belong to the outer
+// one.
+bool is_cuda(OpClass op_class) {
+  return op_class > OpClass::Other && op_class < OpClass::Wait && op_class != OpClass::Collective;
+}
+
+// The calls that shape the timeline, of all threads that launch (autograd has its own), in order of time.
+std::vector<CallRef> timeline_calls(const model::Process& process, model::Interval span) {
+  std::vector<CallRef> calls;
+  for (uint32_t t = 0; t < process.threads.size(); ++t) {
+    const model::Thread& thread = process.threads[t];
+    bool has_launches = std::any_of(thread.calls.begin(), thread.calls.end(),
+                                    [](const HostCall& call) { return launches(call.op_class); });
+    if (!has_launches && t != process.training_thread) continue;
+    Ns outer_end = 0;
+    for (uint32_t c = 0; c < thread.calls.size(); ++c) {
+      const HostCall& call = thread.calls[c];
+      if (call.begin < span.begin || call.begin >= span.end || call.begin < outer_end) continue;
+      if (!is_cuda(call.op_class) && call.op_class != OpClass::LoaderNext) continue;
+      calls.push_back({t, c, &call});
+      outer_end = call.end;
+    }
+  }
+  std::sort(calls.begin(), calls.end(),
+            [](const CallRef& a, const CallRef& b) { return a.host->begin < b.host->begin; });
+  return calls;
+}
+
+uint64_t key(uint32_t thread, uint32_t call) {
+  return uint64_t{thread} << 32 | call;
+}
+
+// Operations by the outermost recorded call that launched them.
+std::unordered_map<uint64_t, std::vector<uint32_t>> operations_by_call(const model::Device& device) {
+  std::unordered_map<uint64_t, std::vector<uint32_t>> result;
+  for (uint32_t i = 0; i < device.operations.size(); ++i) {
+    const DeviceOp& op = device.operations[i];
+    if (op.launch_call != model::kNone) result[key(op.launch_thread, op.launch_call)].push_back(i);
+  }
+  return result;
+}
+
+// The operation of another stream that ended just before this one began, when nothing else explains the wait.
+struct StreamEnds {
+  struct Last {
+    Ns end = 0;
+    uint32_t op = model::kNone;
+  };
+  std::unordered_map<uint16_t, Last> last;
+
+  uint32_t waited_for(const DeviceOp& op, Ns launched) const {
+    Ns ready = launched + Ns(kLongestLatencyNs);
+    if (auto own = last.find(op.stream); own != last.end())
+      ready = std::max(ready, own->second.end + kEdgeSlackNs);
+    if (op.begin <= ready) return model::kNone;
+    uint32_t best = model::kNone;
+    Ns closest = kEdgeSlackNs;
+    for (const auto& [stream, other] : last) {
+      Ns distance = op.begin - other.end;
+      if (stream == op.stream || distance < 0 || distance > closest) continue;
+      closest = distance;
+      best = other.op;
+    }
+    return best;
+  }
+};
+
+class Recorder {
+ public:
+  Recorder(const model::Process& process, const model::Device& device, const attribute::RankAttribution& rank)
+      : process_(process), device_(device), rank_(rank) {}
+
+  StreamRecording record() {
+    model::Interval span{rank_.steps.front().step.begin, rank_.steps.back().step.end};
+    auto operations = operations_by_call(device_);
+    Ns cursor = span.begin;
+    size_t step = 0;
+    for (const CallRef& ref : timeline_calls(process_, span)) {
+      while (step + 1 < rank_.steps.size() && ref.host->begin >= rank_.steps[step + 1].step.begin) ++step;
+      if (ref.host->begin >= rank_.steps[step].step.end) {  // between recorded steps
+        cursor = std::max(cursor, ref.host->end);
+        continue;
+      }
+      if (follows_a_gap(step)) cursor = std::max(cursor, rank_.steps[step].step.begin);
+      add(ref, operations, cursor, uint32_t(step));
+      cursor = std::max(cursor, ref.host->end);
+    }
+    recording_.tail_ns = std::max<double>(0, double(span.end - cursor));
+    finish();
+    return std::move(recording_);
+  }
+
+ private:
+  // Time between recorded steps (warm-up, another phase) is not replayed.
+  bool follows_a_gap(size_t step) const {
+    return step > 0 && rank_.steps[step].step.begin > rank_.steps[step - 1].step.end;
+  }
+
+  void add(const CallRef& ref, std::unordered_map<uint64_t, std::vector<uint32_t>>& operations, Ns cursor,
+           uint32_t step) {
+    const HostCall& call = *ref.host;
+    HostEvent event;
+    event.gap_ns = std::max<double>(0, double(call.begin - cursor));
+    event.cost_ns = double(call.end - std::max(call.begin, cursor));
+    event.cost_ns = std::max(0.0, event.cost_ns);
+    event.op_class = call.op_class;
+    event.is_input = call.op_class == OpClass::LoaderNext;
+    event.step = step;
+    event.thread = ref.thread;
+    event.call = ref.call;
+    event.first_op = uint32_t(recording_.ops.size());
+    if (auto own = operations.find(key(ref.thread, ref.call)); own != operations.end()) {
+      for (uint32_t index : own->second) add_operation(index, call);
+      event.op_count = uint32_t(own->second.size());
+    }
+    set_role(event, call);
+    recording_.events.push_back(event);
+  }
+
+  void add_operation(uint32_t index, const HostCall& call) {
+    const DeviceOp& op = device_.operations[index];
+    StreamOp recorded;
+    recorded.duration_ns = double(op.end - op.begin);
+    recorded.stream = op.stream;
+    recorded.device_op = index;
+    Ns own_end = stream_ends_.last.count(op.stream) ? stream_ends_.last[op.stream].end : 0;
+    double latency = double(op.begin - call.begin);
+    recorded.latency_ns = std::clamp(latency, 0.0, kLongestLatencyNs);
+    if (own_end > call.begin && op.begin - own_end < Ns(kLongestLatencyNs))
+      recorded.latency_ns = std::min(recorded.latency_ns, 5e3);
+    recorded.waits_for = stream_ends_.waited_for(op, call.begin);
+    stream_ends_.last[op.stream] = {op.end, uint32_t(recording_.ops.size())};
+    device_end_ = std::max(device_end_, op.end);
+    matched_ns_ += recorded.duration_ns;
+    recording_.ops.push_back(recorded);
+  }
+
+  void set_role(HostEvent& event, const HostCall& call) {
+    if (event.op_count > 0) {
+      const DeviceOp& last = device_.operations[recording_.ops.back().device_op];
+      bool waited = call.op_class == OpClass::Copy && call.end >= last.end;
+      event.role = waited ? HostRole::kBlockOnOwn : HostRole::kEnqueue;
+      // What remains after the operation ended; before it, the replay waits by itself.
+      if (waited) event.cost_ns = std::min(double(call.end - std::max(last.end, call.begin)), 50e3);
+      return;
+    }
+    bool frees = call.op_class == OpClass::Free;
+    if (call.op_class != OpClass::Sync && !frees) return;
+    // A free waits for the device only where it really did; a synchronisation always may.
+    bool device_was_busy = device_end_ > call.begin && call.end + kReturnSlackNs >= device_end_;
+    if (frees && !device_was_busy) return;
+    event.role = HostRole::kSync;
+    event.stream = kAllStreams;
+    if (call.op_class == OpClass::Sync && device_end_ > call.end + kReturnSlackNs)
+      event.stream = stream_ended_before(call);
+    Ns waited_until =
+        std::clamp(event.stream == kAllStreams ? device_end_ : ended(event.stream), call.begin, call.end);
+    event.cost_ns = double(call.end - waited_until);
+  }
+
+  // A synchronisation that returned while the device still worked waited for one stream: the one whose last
+  // operation ended latest before it returned.
+  uint32_t stream_ended_before(const HostCall& call) const {
+    uint32_t best = kNoStream;
+    Ns latest = 0;
+    for (const auto& [stream, last] : stream_ends_.last) {
+      if (last.end > call.end + kReturnSlackNs || last.end <= latest) continue;
+      latest = last.end;
+      best = stream;
+    }
+    return best;
+  }
+
+  Ns ended(uint32_t stream) const {
+    auto found = stream_ends_.last.find(uint16_t(stream));
+    return found == stream_ends_.last.end() ? 0 : found->second.end;
+  }
+
+  void finish() {
+    recording_.measured_step_ms = rank_.mean_step_ms();
+    recording_.steps = rank_.steps.size();
+    double all_ns = 0;
+    for (const DeviceOp& op : device_.operations) {
+      bool inside = op.begin >= rank_.steps.front().step.begin && op.begin < rank_.steps.back().step.end;
+      if (inside) all_ns += double(op.end - op.begin);
+    }
+    if (all_ns > 0) recording_.matched_share = std::min(1.0, matched_ns_ / all_ns);
+  }
+
+  static constexpr uint32_t kNoStream = 0xfffffffe;  // waits for nothing
+  const model::Process& process_;
+  const model::Device& device_;
+  const attribute::RankAttribution& rank_;
+  StreamRecording recording_;
+  StreamEnds stream_ends_;
+  Ns device_end_ = 0;
+  double matched_ns_ = 0;
+};
+
+}  // namespace
+
+std::optional<StreamRecording> record_streams(const model::Run& run, const attribute::RankAttribution& rank) {
+  if (rank.device == model::kNone || !rank.device_observed || rank.steps.empty()) return std::nullopt;
+  const model::Process& process = run.processes.at(rank.process);
+  StreamRecording recording = Recorder(process, process.devices.at(rank.device), rank).record();
+  if (recording.ops.empty()) return std::nullopt;
+  return recording;
+}
+
+}  // namespace gpuwatch::predict

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/predict/stream_replay.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace gpuwatch::predict {
+namespace {
+
+constexpr double kNsPerMs = 1e6;
+constexpr size_t kQueueDepth = 1024;  // launches that a CUDA context takes before a launch blocks
+constexpr double kBlockedNs = 1e3;    // least cost of a call that the what-if leaves in place
+
+class Timeline {
+ public:
+  explicit Timeline(const StreamRecording& recording)
+      : recording_(recording), starts_(recording.ops.size()), ends_(recording.ops.size()) {
+    uint32_t streams = 0;
+    for (const StreamOp& op : recording.ops) streams = std::max(streams, op.stream + 1);
+    stream_end_.assign(streams, 0);
+  }
+
+  void play(const HostEvent& event) {
+    host_ += event.gap_ns;
+    double called = host_;
+    for (uint32_t i = 0; i < event.op_count; ++i) enqueue(event.first_op + i, called);
+    switch (event.role) {
+      case HostRole::kWork:
+      case HostRole::kEnqueue:
+        host_ += event.cost_ns;
+        break;
+      case HostRole::kBlockOnOwn:
+        host_ = std::max(host_, ends_[event.first_op + event.op_count - 1]) + event.cost_ns;
+        break;
+      case HostRole::kSync:
+        host_ = std::max(host_, wait_target(event.stream)) + event.cost_ns;
+        break;
+    }
+  }
+
+  void advance(double host_ns) { host_ += host_ns; }
+  double end() const { return std::max(host_, device_end_); }
+  double host() const { return host_; }
+  double busy() const { return busy_; }
+
+ private:
+  void enqueue(uint32_t index, double called) {
+    const StreamOp& op = recording_.ops[index];
+    if (enqueued_ >= kQueueDepth) host_ = std::max(host_, starts_[index - kQueueDepth]);
+    double start = std::max(std::max(called, host_) + op.latency_ns, stream_end_[op.stream]);
+    if (op.waits_for != model::kNone && op.waits_for < index) start = std::max(start, ends_[op.waits_for]);
+    double end = start + op.duration_ns;
+    starts_[index] = start;
+    ends_[index] = stream_end_[op.stream] = end;
+    busy_ += std::max(0.0, end - std::max(start, device_end_));
+    device_end_ = std::max(device_end_, end);
+    ++enqueued_;
+  }
+
+  double wait_target(uint32_t stream) const {
+    if (stream == kAllStreams) return device_end_;
+    return stream < stream_end_.size() ? stream_end_[stream] : host_;
+  }
+
+  const StreamRecording& recording_;
+  std::vector<double> starts_, ends_, stream_end_;
+  double host_ = 0, device_end_ = 0, busy_ = 0;
+  size_t enqueued_ = 0;
+};
+
+// Times at which each step ended, in replay time.
+std::vector<double> step_ends(const StreamRecording& recording, double& busy_ns) {
+  Timeline timeline(recording);
+  std::vector<double> ends(recording.steps, 0);
+  for (const HostEvent& event : recording.events) {
+    timeline.play(event);
+    ends[event.step] = timeline.end();
+  }
+  timeline.advance(recording.tail_ns);
+  if (!ends.empty()) ends.back() = timeline.end();
+  for (size_t i = 1; i < ends.size(); ++i) ends[i] = std::max(ends[i], ends[i - 1]);
+  busy_ns = timeline.busy();
+  return ends;
+}
+
+double waves(double blocks, double slots) {
+  return std::max(1.0, std::ceil(blocks / slots));
+}
+
+}  // namespace
+
+StreamReplay replay(const StreamRecording& recording) {
+  double busy_ns = 0;
+  std::vector<double> ends = step_ends(recording, busy_ns);
+  if (ends.empty()) return {};
+  double steps = double(recording.steps);
+  return {ends.back() / steps / kNsPerMs, busy_ns / steps / kNsPerMs};
+}
+
+ReplayCheck check(const StreamRecording& recording) {
+  return {recording.measured_step_ms, replay(recording).step_ms, recording.steps};
+}
+
+Range replay_range(const StreamRecording& recording) {
+  double busy_ns = 0;
+  std::vector<double> ends = step_ends(recording, busy_ns);
+  if (ends.empty()) return {};
+  double expected = ends.back() / double(ends.size()) / kNsPerMs;
+  size_t block = std::max<size_t>(5, ends.size() / 10);
+  std::vector<double> means;
+  for (size_t i = block; i <= ends.size(); i += block)
+    means.push_back((ends[i - 1] - (i > block ? ends[i - 1 - block] : 0)) / double(block) / kNsPerMs);
+  if (means.size() < 3) return {expected, expected, expected};
+  double variance = 0;
+  for (double mean : means) variance += (mean - expected) * (mean - expected);
+  double error = 1.645 * std::sqrt(variance / double(means.size() - 1) / double(means.size()));
+  return {expected - error, expected, expected + error};
+}
+
+void drop_synchronisations(StreamRecording& recording, const EventFilter& which) {
+  for (HostEvent& event : recording.events) {
+    if (!which(event)) continue;
+    if (event.role == HostRole::kSync) event.role = HostRole::kWork;
+    if (event.role == HostRole::kBlockOnOwn) event.role = HostRole::kEnqueue;
+    event.cost_ns = std::min(event.cost_ns, kBlockedNs);
+  }
+}
+
+void make_asynchronous(StreamRecording& recording, const EventFilter& which, double bandwidth_bytes_per_ns,
+                       const std::vector<model::DeviceOp>& operations, double enqueue_cost_ns) {
+  for (HostEvent& event : recording.events) {
+    if (!which(event)) continue;
+    event.role = event.op_count ? HostRole::kEnqueue : HostRole::kWork;
+    event.cost_ns = std::min(event.cost_ns, enqueue_cost_ns);
+    for (uint32_t i = 0; i < event.op_count && bandwidth_bytes_per_ns > 0; ++i) {
+      StreamOp& op = recording.ops[event.first_op + i];
+      double bytes = double(operations[op.device_op].bytes);
+      if (bytes > 0) op.duration_ns = std::min(op.duration_ns, bytes / bandwidth_bytes_per_ns);
+    }
+  }
+}
+
+void capture_launches(StreamRecording& recording, double longest_gap_ns, double kernel_gap_ns) {
+  uint32_t step = model::kNone;
+  for (HostEvent& event : recording.events) {
+    bool launch = event.op_class == trace::OpClass::Launch;
+    // Short gaps between launches are the framework's dispatch; a graph replays without them.
+    bool follows = event.step == step;
+    step = event.step;
+    if (!launch || event.role != HostRole::kEnqueue) continue;
+    if (!follows) continue;  // one launch a step remains: the graph's
+    if (event.gap_ns <= longest_gap_ns) event.gap_ns = 0;
+    event.cost_ns = 0;
+    for (uint32_t i = 0; i < event.op_count; ++i)
+      recording.ops[event.first_op + i].latency_ns =
+          std::min(recording.ops[event.first_op + i].latency_ns, kernel_gap_ns);
+  }
+}
+
+void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
+                 const model::Device& device) {
+  for (StreamOp& op : recording.ops) {
+    const model::DeviceOp& original = device.operations[op.device_op];
+    if (original.kernel == model::kNone) {
+      if (original.bytes > 0) op.duration_ns *= factor;
+      continue;
+    }
+    const model::Kernel& kernel = run.kernels.at(original.kernel);
+    double blocks = double(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
+    double threads = std::max(1.0, double(kernel.block[0]) * kernel.block[1] * kernel.block[2]);
+    // Resident blocks by threads alone (2048 a multiprocessor); registers and shared memory allow fewer.
+    double slots = std::max(1, device.multiprocessors) * std::max(1.0, std::floor(2048 / threads));
+    op.duration_ns *= waves(blocks * factor, slots) / waves(blocks, slots);
+  }
+  for (HostEvent& event : recording.events)
+    if (event.is_input) event.cost_ns *= factor;
+}
+
+void drop_calls(StreamRecording& recording, const EventFilter& which) {
+  for (HostEvent& event : recording.events) {
+    if (!which(event)) continue;
+    event.cost_ns = 0;
+    event.role = event.op_count ? HostRole::kEnqueue : HostRole::kWork;
+  }
+}
+
+}  // namespace gpuwatch::predict

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Replay of recorded steps on host and device: the host makes its calls in order with its own work between
+// them, launches enqueue on streams, the device runs each stream in order with recorded durations, and the
+// edges between them are kept: a synchronisation waits for the device, an operation waits for its launch, for
+// the operation before it on its stream and for the other stream that it was seen to wait for.
+//
+// A what-if changes the recording (drop synchronisations, make copies asynchronous, ...) and replays it.
+// Nanoseconds throughout; pure functions.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "analyzer/attribute/attribution.h"
+#include "analyzer/model/run.h"
+#include "analyzer/predict/prediction.h"
+
+namespace gpuwatch::predict {
+
+// What a host call does to the timeline.
+enum class HostRole : uint8_t {
+  kWork,        // takes its time, nothing more (allocation, loader, query, anything unknown)
+  kEnqueue,     // enqueues its operations and returns
+  kBlockOnOwn,  // enqueues and waits for its operation (a synchronous copy)
+  kSync,        // waits for the device: what had been enqueued on `stream`, or everything
+};
+
+inline constexpr uint32_t kAllStreams = model::kNone;
+
+struct HostEvent {
+  double gap_ns = 0;   // host's own work since the event before
+  double cost_ns = 0;  // inside the call, without waiting for the device
+  HostRole role = HostRole::kWork;
+  trace::OpClass op_class = trace::OpClass::Other;
+  uint32_t stream = kAllStreams;  // kSync
+  uint32_t first_op = 0, op_count = 0;
+  uint32_t step = 0;
+  uint32_t thread = model::kNone, call = model::kNone;  // of the process
+  bool is_input = false;                                // a wait for data: shortened by other what-ifs only
+};
+
+struct StreamOp {
+  double duration_ns = 0;
+  double latency_ns = 0;              // from the call to the earliest start, on an idle stream
+  uint32_t stream = 0;                // index into Process::streams
+  uint32_t waits_for = model::kNone;  // op of another stream, seen to be waited for
+  uint32_t device_op = model::kNone;  // index into Device::operations
+};
+
+struct StreamRecording {
+  std::vector<HostEvent> events;
+  std::vector<StreamOp> ops;  // in the order of their launches
+  double tail_ns = 0;         // host work after the last event
+  double measured_step_ms = 0;
+  size_t steps = 0;
+  double matched_share = 1;  // device time whose launch is known; the rest is not replayed
+};
+
+struct StreamReplay {
+  double step_ms = 0;
+  double device_busy_ms = 0;  // of it, at least one stream busy
+};
+
+// nullopt: no device timeline, or no launches that could be matched to it.
+std::optional<StreamRecording> record_streams(const model::Run& run, const attribute::RankAttribution& rank);
+
+StreamReplay replay(const StreamRecording& recording);
+ReplayCheck check(const StreamRecording& recording);
+
+// Expected step time with its spread over blocks of recorded steps.
+Range replay_range(const StreamRecording& recording);
+
+// What-ifs: each changes the recording in place.
+using EventFilter = std::function<bool(const HostEvent&)>;
+void drop_synchronisations(StreamRecording& recording, const EventFilter& which);
+void make_asynchronous(StreamRecording& recording, const EventFilter& which, double bandwidth_bytes_per_ns,
+                       const std::vector<model::DeviceOp>& operations, double enqueue_cost_ns);
+void capture_launches(StreamRecording& recording, double longest_gap_ns, double kernel_gap_ns);
+void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
+                 const model::Device& device);
+void drop_calls(StreamRecording& recording, const EventFilter& which);
+
+}  // namespace gpuwatch::predict
