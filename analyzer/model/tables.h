@@ -41,10 +41,10 @@ struct ProcessTables {
 inline constexpr uint16_t kNoStream = 0xffff;
 
 struct FileTables {
-  std::unordered_map<uint32_t, uint32_t> texts;           // id in the file -> id in Run::texts
-  std::unordered_map<uint32_t, uint32_t> kernels;         // KernelInfo.id -> index into Run::kernels
-  std::vector<uint16_t> operations;                       // Operation.op -> index into Run::operations
-  std::map<uint32_t, ProcessTables> processes;  // by ordinal
+  std::unordered_map<uint32_t, uint32_t> texts;    // id in the file -> id in Run::texts
+  std::unordered_map<uint32_t, uint32_t> kernels;  // KernelInfo.id -> index into Run::kernels
+  std::vector<uint16_t> operations;                // Operation.op -> index into Run::operations
+  std::map<uint32_t, ProcessTables> processes;     // by ordinal
 };
 
 // Shared over the files of a run, so that equal operations and kernels get one entry.
