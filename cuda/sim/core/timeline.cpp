@@ -189,6 +189,7 @@ void Timeline::push(Stream& stream, Op&& op, std::vector<Op>& done) {
 
 MarkerRef Timeline::record_locked(Stream& stream, std::vector<Op>& done) {
   Op op;
+  op.submit_ns = now_ns();  // an idle stream passes the point when it is told of it
   op.signals = std::make_shared<Marker>();
   MarkerRef marker = op.signals;
   push(stream, std::move(op), done);
@@ -225,7 +226,7 @@ bool Timeline::compute_front(Stream& stream, std::vector<Op>& done) {
     if (at == kPending) return false;
     ready_ns = std::max(ready_ns, at);
   }
-  if (op.kind != OpKind::kMarker) ready_ns = std::max(ready_ns, op.submit_ns + op.latency_ns);
+  ready_ns = std::max(ready_ns, op.submit_ns + op.latency_ns);
 
   if (op.kind == OpKind::kHostFunction) {
     if (!op.arrived) start_host_function(stream, op, ready_ns);

@@ -46,6 +46,10 @@ def write_ids(cuda_include, cupti_include, out):
     for name, code in results:
         text = "no error" if name == "CUDA_SUCCESS" else name.removeprefix("CUDA_ERROR_").replace("_", " ").lower()
         lines.append(f'    {{{code}, "{name}", "{text}"}},')
+    lines.append("};\n")
+    results = re.findall(r"\b(CUPTI_SUCCESS|CUPTI_ERROR_[A-Z0-9_]+)\s*=\s*(\d+)", headers.text_of(f"{cupti_include}/cupti_result.h"))
+    lines.append("inline constexpr ErrorName kCuptiResults[] = {")
+    lines += [f'    {{{code}, "{name}", "{name}"}},' for name, code in results]
     lines.append("};\n\n}  // namespace gpuwatch::sim\n")
     Path(out).write_text("\n".join(lines))
 
@@ -59,6 +63,7 @@ def names_of(library, include):
         for other in ("cuda_profiler_api.h", "cuda_gl_interop.h", "cuda_egl_interop.h", "cuda_vdpau_interop.h"):
             if (include / other).exists():
                 names |= set(headers.declarations(headers.text_of(include / other), "CUDARTAPI"))
+        names.discard("cudaWGLGetDevice")  # Windows only
         return {n for n in names if n.startswith("cuda")} | {"__cudaGetProcAddress", "__cudaRegisterUnifiedTable"}
     if library == "cuda":
         text = headers.text_of(include / "cuda.h")
