@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/model/launch_period.h"
+#include "libinject/trace/layout.h"
 
 namespace gpuwatch::model {
 namespace {
