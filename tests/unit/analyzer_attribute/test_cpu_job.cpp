@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "run_builder.h"
+
+namespace gpuwatch {
+namespace {
+
+using attribute::Category;
+using attribute::RankAttribution;
+using test::RunBuilder;
+using test::us;
+using trace::OpClass;
+
+class CpuJobTest : public ::testing::Test, public RunBuilder {
+ protected:
+  uint32_t main_ = thread("main");
+};
+
+TEST_F(CpuJobTest, TheTrainingThreadIsTheDevice) {
+  call(main_, OpClass::Write, us(100), us(150));
+  call(main_, OpClass::GarbageCollection, us(200), us(220));
+  call(main_, OpClass::Sleep, us(300), us(330));
+  call(main_, OpClass::Checkpoint, us(400), us(500));
+  const RankAttribution row = attribute(0, {us(1000)});
+  EXPECT_FALSE(row.device_observed);
+  EXPECT_EQ(row.device, model::kNone);
+  EXPECT_EQ(row.time(Category::Checkpoint), us(150));
+  EXPECT_EQ(row.time(Category::Gc), us(20));
+  EXPECT_EQ(row.time(Category::HostCompute), us(30));
+  EXPECT_EQ(row.time(Category::Compute), us(800));
+  EXPECT_EQ(row.wall_ns, us(1000));
+}
+
+TEST_F(CpuJobTest, RunDelayOfTheOptimizerStep) {
+  cpu(main_, OpClass::OptimizerStep, us(500), us(900), us(100));
+  const RankAttribution row = attribute(0, {us(600), us(1000)});
+  EXPECT_EQ(row.time(Category::Sched), us(100));
+  EXPECT_EQ(row.steps[0].times[static_cast<size_t>(Category::Sched)], us(100));
+  EXPECT_EQ(row.time(Category::Compute), us(900));
+}
+
+TEST_F(CpuJobTest, WaitingForOwnComputeThreadsIsComputing) {
+  const uint32_t pool = thread("pool");
+  call(pool, OpClass::Wait, us(0), us(90), "pthread_cond_wait");
+  call(pool, OpClass::Wait, us(310), us(400), "pthread_cond_wait");
+  call(main_, OpClass::Wait, us(100), us(300), "pthread_cond_wait");
+  EXPECT_EQ(attribute(0, {us(1000)}).time(Category::Compute), us(1000));
+}
+
+TEST_F(CpuJobTest, WaitingForAThreadThatReadsIsInput) {
+  const uint32_t reader = thread("reader");
+  call(reader, OpClass::Read, us(50), us(280));
+  call(reader, OpClass::Wait, us(310), us(400), "pthread_cond_wait");
+  call(main_, OpClass::Wait, us(100), us(300), "pthread_cond_wait");
+  const RankAttribution row = attribute(0, {us(1000)});
+  EXPECT_EQ(row.time(Category::InputIo), us(180));
+  EXPECT_EQ(row.time(Category::Compute), us(820));
+}
+
+TEST_F(CpuJobTest, WarmUpIsLeftOut) {
+  model::StepSeries series;
+  series.steps = {{0, us(400), 1, true}, {us(400), us(500)}, {us(500), us(600)}};
+  const RankAttribution row = attribute::attribute_process(run, 0, series).at(0);
+  EXPECT_EQ(row.steps.size(), 2u);
+  EXPECT_EQ(row.wall_ns, us(200));
+  EXPECT_EQ(row.slices.front().begin, us(400));
+}
+
+}  // namespace
+}  // namespace gpuwatch

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+
+#include "libinject/trace/layout.h"
+#include "run_builder.h"
+
+namespace gpuwatch {
+namespace {
+
+using attribute::Category;
+using attribute::RankAttribution;
+using model::Batch;
+using model::Ns;
+using test::RunBuilder;
+using test::us;
+using trace::OpClass;
+
+// A training thread on the CPU that waits in one next() from 0 to 1000 us, then computes until 1100 us.
+class DataWaitTest : public ::testing::Test, public RunBuilder {
+ protected:
+  DataWaitTest() {
+    model::Loader loader;
+    loader.id = 7;
+    loader.num_workers = 2;
+    loader.thread = main_;
+    process().loaders.push_back(loader);
+    model::LoaderPass pass;
+    pass.workers = {{0, 100, model::kNone, us(-5000)}, {1, 101, model::kNone, us(-5000)}};
+    process().passes.push_back(pass);
+    call(main_, OpClass::LoaderNext, 0, us(1000), "", 7, 1);
+    batches().resize(2);  // one that came before, and the one waited for
+    batches()[0] = batch(0, us(-900), {us(-800), us(-500)}, us(-400), {us(-300), us(-200)});
+  }
+
+  static Batch batch(uint32_t worker, Ns sent, model::Interval fetch, Ns received, model::Interval next) {
+    Batch result;
+    result.worker = worker;
+    result.sent = sent;
+    result.fetch = fetch;
+    result.received = received;
+    result.next = next;
+    return result;
+  }
+
+  std::vector<Batch>& batches() { return process().passes[0].batches; }
+  model::LoaderPass& pass() { return process().passes[0]; }
+  RankAttribution result() { return attribute(0, {us(1100)}); }
+
+  uint32_t main_ = thread("main");
+};
+
+TEST_F(DataWaitTest, StagesOfABatch) {
+  pass().workers[0].start = us(50);
+  batches()[1] = batch(0, us(100), {us(150), us(800)}, us(900), {0, us(1000)});
+  batches()[1].fetch_blocked_ns = us(100);
+  batches()[1].fetch_run_delay_ns = us(50);
+  batches()[1].collate_ns = us(200);
+  const RankAttribution row = result();
+  EXPECT_EQ(row.time(Category::InputStartup), us(50));
+  EXPECT_EQ(row.time(Category::InputNoPrefetch), us(100));
+  EXPECT_EQ(row.time(Category::InputIo), us(100));
+  EXPECT_EQ(row.time(Category::InputCpuStarved), us(50));
+  EXPECT_EQ(row.time(Category::InputCollate), us(200));
+  EXPECT_EQ(row.time(Category::InputTransform), us(300));
+  EXPECT_EQ(row.time(Category::InputTransfer), us(100));
+  EXPECT_EQ(row.time(Category::InputWakeup), us(100));
+  EXPECT_EQ(row.time(Category::Compute), us(100));
+}
+
+TEST_F(DataWaitTest, OnlyThePartOfAFetchWithinTheWaitCounts) {
+  batches()[1] = batch(1, us(-600), {us(-500), us(500)}, us(500), {0, us(1000)});
+  batches()[1].fetch_blocked_ns = us(500);  // spread evenly: half of it before the wait
+  const RankAttribution row = result();
+  EXPECT_EQ(row.time(Category::InputIo), us(250));
+  EXPECT_EQ(row.time(Category::InputTransform), us(250));
+  EXPECT_EQ(row.time(Category::InputWakeup), us(500));
+}
+
+TEST_F(DataWaitTest, AWorkerThatHadTheIndexInItsQueueDidNotLackPrefetch) {
+  batches()[0].fetch.end = us(100);
+  batches()[1] = batch(0, us(-600), {us(300), us(1000)}, us(1000), {0, us(1000)});
+  EXPECT_EQ(result().time(Category::InputNoPrefetch), 0);
+  EXPECT_EQ(result().time(Category::InputTransfer), us(300));
+}
+
+TEST_F(DataWaitTest, OneSlowBatchHoldsBackFinishedOnes) {
+  batches()[1] = batch(0, us(-500), {us(-400), us(1000)}, us(1000), {0, us(1000)});
+  batches().push_back(batch(1, us(-450), {us(-400), us(300)}, 0, {}));
+  EXPECT_EQ(result().time(Category::InputHeadOfLine), us(700));
+  EXPECT_EQ(result().time(Category::InputTransform), us(300));
+}
+
+TEST_F(DataWaitTest, AnotherWorkerStillBusyIsNotHeldBack) {
+  batches()[1] = batch(0, us(-500), {us(-400), us(1000)}, us(1000), {0, us(1000)});
+  batches().push_back(batch(1, us(-450), {us(-400), us(300)}, 0, {}));
+  batches().push_back(batch(1, us(-420), {us(300), us(1200)}, 0, {}));
+  EXPECT_EQ(result().time(Category::InputHeadOfLine), 0);
+}
+
+TEST_F(DataWaitTest, OutOfOrderDeliveryHoldsNothingBack) {
+  process().loaders[0].in_order = 0;
+  batches()[1] = batch(0, us(-500), {us(-400), us(1000)}, us(1000), {0, us(1000)});
+  batches().push_back(batch(1, us(-450), {us(-400), us(300)}, 0, {}));
+  EXPECT_EQ(result().time(Category::InputHeadOfLine), 0);
+}
+
+TEST_F(DataWaitTest, ABatchWhoseFetchWasNotSeenIsUnknown) {
+  batches()[1] = batch(0, us(-500), {}, us(900), {0, us(1000)});
+  EXPECT_EQ(result().time(Category::InputUnknown), us(900));
+  EXPECT_EQ(result().time(Category::InputWakeup), us(100));
+}
+
+TEST_F(DataWaitTest, PinThreadAtWork) {
+  const uint32_t pin = thread("pt_data_pin");
+  call(pin, OpClass::PinBatch, us(550), us(700), "", 7);
+  batches()[1] = batch(0, us(-500), {us(-400), us(500)}, us(900), {0, us(1000)});
+  EXPECT_EQ(result().time(Category::InputTransfer), us(250));
+  EXPECT_EQ(result().time(Category::InputPin), us(150));
+  EXPECT_EQ(result().time(Category::InputWakeup), us(100));
+}
+
+TEST_F(DataWaitTest, ReadsAreTakenWhereTheyHappened) {
+  run.processes.push_back({});
+  model::Process& worker = run.processes[1];
+  worker.threads.resize(1);
+  const auto add = [&](OpClass op_class, Ns begin, Ns end) {
+    model::HostCall call{};
+    call.begin = begin;
+    call.end = end;
+    call.op_class = op_class;
+    worker.threads[0].calls.push_back(call);
+  };
+  add(OpClass::Fetch, us(-500), us(500));
+  add(OpClass::Read, us(-400), us(100));
+  add(OpClass::Collate, us(450), us(500));
+  pass().workers[0].process = 1;
+  batches()[1] = batch(0, us(-600), {us(-500), us(500)}, us(500), {0, us(500)});
+  process().threads[main_].calls[0].end = us(500);
+  batches()[1].fetch_blocked_ns = us(500);
+  batches()[1].collate_ns = us(50);
+  batches()[1].fetch_run_delay_ns = us(90);  // over 450 us of its own work, 350 of them within the wait
+  const RankAttribution row = result();
+  EXPECT_EQ(row.time(Category::InputIo), us(100));
+  EXPECT_EQ(row.time(Category::InputCollate), us(50));
+  EXPECT_EQ(row.time(Category::InputCpuStarved), us(70));
+  EXPECT_EQ(row.time(Category::InputTransform), us(280));
+}
+
+TEST_F(DataWaitTest, WithoutWorkersTheBatchIsMadeInsideNext) {
+  process().loaders[0].num_workers = 0;
+  process().loaders[0].pin_memory = 1;
+  pass().workers.clear();
+  call(main_, OpClass::Fetch, us(10), us(900));
+  call(main_, OpClass::Read, us(100), us(400));
+  call(main_, OpClass::Collate, us(800), us(900));
+  batches()[0].worker = model::kNone;
+  batches()[1] = batch(model::kNone, 0, {us(10), us(900)}, 0, {0, us(1000)});
+  batches()[1].fetch_blocked_ns = us(300);
+  batches()[1].collate_ns = us(100);
+  batches()[1].fetch_run_delay_ns = us(49);
+  const RankAttribution row = result();
+  EXPECT_EQ(row.time(Category::InputIo), us(300));
+  EXPECT_EQ(row.time(Category::InputCollate), us(100));
+  EXPECT_EQ(row.time(Category::InputCpuStarved), us(49));
+  EXPECT_EQ(row.time(Category::InputTransform), us(10) + us(890 - 449));
+  EXPECT_EQ(row.time(Category::InputPin), us(100));
+}
+
+TEST_F(DataWaitTest, TheEndOfAnEpochIsAPhase) {
+  process().threads[main_].calls[0].flags = trace::kFailed;
+  EXPECT_EQ(result().time(Category::Phase), us(1000));
+}
+
+TEST_F(DataWaitTest, AWaitWithoutABatchIsUnknown) {
+  batches()[1] = {};
+  EXPECT_EQ(result().time(Category::InputUnknown), us(1000));
+}
+
+}  // namespace
+}  // namespace gpuwatch
