@@ -87,8 +87,7 @@ flatbuffers::uoffset_t add_empty_tail(flatbuffers::FlatBufferBuilder& builder, c
   if (type.base_type() == BaseType::String) return builder.CreateString("").o;
   // Slots hold 64-bit fields and nested frames are 8-aligned: the vector's data must be, too.
   builder.ForceVectorAlignment(1, 8, 8);  // of one imagined element: for none, the builder ignores it
-  builder.StartVector(0, 1);
-  return builder.EndVector(0);
+  return builder.CreateVector<uint8_t>(nullptr, 0).o;  // (StartVector's arguments differ between releases)
 }
 
 Template build(const reflection::Schema& schema, const reflection::Object& object, const std::string& name,
