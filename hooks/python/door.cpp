@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hooks/python/door.h"
+
+#include <cstring>
+
+#include "hooks/python/facts.h"
+#include "hooks/python/finder.h"
+#include "hooks/python/object.h"
+#include "hooks/python/targets.h"
+#include "libinject/base/errno_guard.h"
+#include "libinject/base/futex_lock.h"
+#include "libinject/base/syscall.h"
+#include "libinject/record/recorder.h"
+#include "libinject/runtime/config.h"
+
+namespace gpuwatch::hooks::python {
+
+constinit std::atomic<bool> g_is_listening{false};
+
+namespace {
+
+constinit base::FutexLock g_load_lock;
+constinit std::atomic<bool> g_has_api{false};
+constinit std::atomic<bool> g_is_inside{false};  // set under the GIL
+constinit std::atomic<const char*> g_state{"no PyTorch in this process"};
+
+// ".../torch/__pycache__/__init__.cpython-311.pyc", ".../torch/optim/optimizer.py". Whatever else lies below
+// a folder `torch` does no harm: the finder then waits for modules that never come.
+bool is_torch_source(const char* path) noexcept {
+  const size_t length = std::strlen(path);
+  if (length < 9) return false;
+  const char* end = path + length;
+  const bool is_python = std::memcmp(end - 3, ".py", 3) == 0 || std::memcmp(end - 4, ".pyc", 4) == 0;
+  return is_python && memmem(path, length, "/torch/", 7) != nullptr;
+}
+
+void give_up(const char* state) noexcept {
+  g_state.store(state, std::memory_order_relaxed);
+  g_is_listening.store(false, std::memory_order_relaxed);
+}
+
+// False: not now (another interpreter may come), or never (give_up() was called).
+bool has_usable_interpreter() noexcept {
+  if (!g_has_api.load(std::memory_order_acquire)) {
+    const base::FutexGuard guard(g_load_lock, static_cast<uint32_t>(base::sys_getpid()));
+    if (load_api() != nullptr) return false;
+    g_has_api.store(true, std::memory_order_release);
+  }
+  if (!g_api.Py_IsInitialized() || (g_api.is_finalizing && g_api.is_finalizing())) return false;
+  if (std::strstr(g_api.Py_GetVersion(), "free-threading")) {
+    give_up("off: this Python is a free-threaded build");
+    return false;
+  }
+  return true;
+}
+
+// With the GIL held.
+void step_inside() noexcept {
+  if (g_is_inside || g_api.PyInterpreterState_Get() != g_api.PyInterpreterState_Main()) return;
+  const record::Quiet quiet;
+  const ErrorGuard guard;
+  g_is_inside = true;
+  if (!install_finder()) return give_up("off: sys.meta_path is not usable");
+  prepare_loaded_modules();
+  g_is_listening.store(false, std::memory_order_relaxed);
+}
+
+// importlib reads files through FileIO, which lets go of the GIL for the length of open(2). This thread takes
+// it back in the next instruction anyway; we take it a little earlier. Elsewhere PyGILState_Ensure() could
+// deadlock (a thread that holds a lock of some library), which is why it is called for this one path only,
+// and only where the thread is a Python thread already.
+void enter_interpreter() noexcept {
+  void* const thread = g_api.PyGILState_GetThisThreadState();
+  if (!thread) return;
+  if (!g_api.PyGILState_Check()) {
+    const int before = g_api.PyGILState_Ensure();
+    step_inside();
+    g_api.PyGILState_Release(before);
+  } else if (g_api.current_thread_state() == thread) {
+    step_inside();
+  }
+  // else: sub-interpreters exist, and then PyGILState_Check() says yes to everybody.
+}
+
+}  // namespace
+
+void arm() noexcept {
+  if (!runtime::config().is_on(runtime::Source::kPython)) return give_up("off: not in GPUWATCH_TRACE");
+  g_is_listening.store(true, std::memory_order_relaxed);
+}
+
+void look_at(const char* path) noexcept {
+  if (GW_LIKELY(!is_torch_source(path))) return;
+  const base::ErrnoGuard errno_guard;
+  if (has_usable_interpreter()) enter_interpreter();
+}
+
+void on_recording() noexcept {
+  if (g_is_inside) return put_python_facts();
+  record::put_source("python", g_state.load(std::memory_order_relaxed));
+}
+
+}  // namespace gpuwatch::hooks::python

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hooks/python/loader_info.h"
+
+#include <sys/mman.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+#include "hooks/python/location.h"
+#include "hooks/python/object.h"
+#include "libinject/base/syscall.h"
+#include "libinject/record/recorder.h"
+
+namespace gpuwatch::hooks::python {
+
+namespace {
+
+// Loaders constructed lately and where. Forgotten ones are located by their iter() instead.
+struct Construction {
+  PyObject* loader = nullptr;
+  Location location;
+};
+constexpr size_t kConstructions = 32;
+constinit Construction* g_constructions = nullptr;  // mapped on first use: most processes have no loader
+constinit size_t g_next_construction = 0;
+
+struct Known {
+  PyObject* dataset = nullptr;
+  trace::LoaderInfoFields fields;  // without the id, as a key
+  Loader loader;
+};
+static_assert(std::has_unique_object_representations_v<trace::LoaderInfoFields>);  // compared by memcmp
+constexpr size_t kKnown = 256;
+constinit Known* g_known = nullptr;
+constinit size_t g_known_count = 0;
+
+template <class T>
+T* map_array(size_t count) noexcept {
+  return static_cast<T*>(
+      base::sys_mmap(count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+}
+
+Location construction_site(PyObject* loader) noexcept {
+  for (size_t i = 0; g_constructions && i < kConstructions; ++i) {
+    if (g_constructions[i].loader == loader) return g_constructions[i].location;
+  }
+  return users_location();
+}
+
+uint32_t intern_class(PyObject* object) noexcept {
+  return object ? record::intern(class_name(object).c_str()) : 0;
+}
+
+int batch_size_of(PyObject* loader) noexcept {
+  const long own = long_attribute(loader, "batch_size", -1);
+  if (own >= 0) return static_cast<int>(own);
+  const Ref batch_sampler = attribute(loader, "batch_sampler");
+  return batch_sampler ? static_cast<int>(long_attribute(batch_sampler.get(), "batch_size", -1)) : -1;
+}
+
+// The sampler that orders the samples; where the user gave a batch sampler of his own, that one.
+Ref sampler_of(PyObject* loader) noexcept {
+  Ref batch_sampler = attribute(loader, "batch_sampler");
+  if (batch_sampler && !batch_sampler.is_none() && !class_is_from(batch_sampler.get(), "torch.utils.data")) {
+    return batch_sampler;
+  }
+  return attribute(loader, "sampler");
+}
+
+long python_minor_version() noexcept {
+  return std::strtol(g_api.Py_GetVersion() + 2, nullptr, 10);
+}
+
+uint32_t start_method_of(PyObject* loader) noexcept {
+  Ref context = attribute(loader, "multiprocessing_context");
+  if (!context || context.is_none()) context = Ref::of_borrowed(loaded_module("multiprocessing"));
+  const Ref get = context ? attribute(context.get(), "get_start_method") : Ref();
+  if (!get) return 0;
+  // allow_none: asking without it fixes the default for the rest of the process.
+  const Ref allow_none(g_api.PyLong_FromLong(1));
+  Ref method(g_api.PyObject_CallFunctionObjArgs(get.get(), allow_none.get(), nullptr));
+  if (!method) g_api.PyErr_Clear();
+  if (const char* name = method && !method.is_none() ? text(method.get()) : nullptr)
+    return record::intern(name);
+  return record::intern(python_minor_version() < 14 ? "fork"
+                                                    : "forkserver");  // Linux's default, not chosen yet
+}
+
+// len(loader) without running the user's __len__.
+int batches_of(PyObject* loader, PyObject* dataset) noexcept {
+  if (long_attribute(loader, "_dataset_kind", 1) != 0) return -1;  // iterable: its length is a guess
+  const Ref index_sampler = attribute(loader, "_index_sampler");
+  const Ref sampler = attribute(loader, "sampler");
+  const bool is_torchs_own =
+      dataset && index_sampler && sampler && class_is_from(index_sampler.get(), "torch.utils.data") &&
+      class_is_from(sampler.get(), "torch.utils.data") &&
+      (class_is_from(dataset, "torch.utils.data.dataset") || class_is_from(dataset, "builtins"));
+  if (!is_torchs_own) return -1;
+  const SsizeT size = g_api.PyObject_Size(index_sampler.get());
+  if (size < 0) g_api.PyErr_Clear();
+  return static_cast<int>(size);
+}
+
+trace::LoaderInfoFields describe(PyObject* loader, PyObject* dataset) noexcept {
+  trace::LoaderInfoFields fields;
+  fields.process = record::process_ordinal();
+  fields.class_name = intern_class(loader);
+  fields.dataset = intern_class(dataset);
+  fields.location = record::intern(construction_site(loader).c_str());
+  fields.sampler = intern_class(sampler_of(loader).get());
+  fields.num_workers = static_cast<int>(long_attribute(loader, "num_workers", -1));
+  fields.batch_size = batch_size_of(loader);
+  fields.prefetch_factor = -1;
+  if (fields.num_workers > 0) {
+    fields.start_method = start_method_of(loader);
+    fields.prefetch_factor = static_cast<int>(long_attribute(loader, "prefetch_factor", -1));
+  }
+  fields.pin_memory = static_cast<int8_t>(truth_attribute(loader, "pin_memory", -1));
+  fields.persistent_workers = static_cast<int8_t>(truth_attribute(loader, "persistent_workers", -1));
+  fields.in_order = static_cast<int8_t>(truth_attribute(loader, "in_order", 1));  // always, before torch 2.6
+  fields.drop_last = static_cast<int8_t>(truth_attribute(loader, "drop_last", -1));
+  fields.batches = batches_of(loader, dataset);
+  return fields;
+}
+
+}  // namespace
+
+void remember_constructor(PyObject* loader) noexcept {
+  if (!g_constructions) g_constructions = map_array<Construction>(kConstructions);
+  if (!g_constructions) return;
+  Construction* to = &g_constructions[g_next_construction];
+  for (size_t i = 0; i < kConstructions; ++i) {
+    if (g_constructions[i].loader == loader) to = &g_constructions[i];  // an address used again
+  }
+  if (to == &g_constructions[g_next_construction])
+    g_next_construction = (g_next_construction + 1) % kConstructions;
+  to->loader = loader;
+  to->location = users_location();
+}
+
+Loader* identify(PyObject* loader) noexcept {
+  if (!record::is_recording()) return nullptr;
+  const record::Quiet quiet;
+  const ErrorGuard guard;
+  if (!g_known) g_known = map_array<Known>(kKnown);
+  if (!g_known) return nullptr;
+  const Ref dataset = attribute(loader, "dataset");
+  trace::LoaderInfoFields fields = describe(loader, dataset.get());
+  const size_t count = g_known_count < kKnown ? g_known_count : kKnown;
+  for (size_t i = 0; i < count; ++i) {
+    Known& known = g_known[i];
+    fields.id = known.loader.id;
+    if (known.dataset == dataset.get() && std::memcmp(&known.fields, &fields, sizeof fields) == 0) {
+      return &known.loader;
+    }
+  }
+  fields.id = record::new_id();
+  record::put(fields);
+  Known& known = g_known[g_known_count++ % kKnown];
+  known.dataset = dataset.get();
+  known.fields = fields;
+  known.loader = Loader{fields.id, 0, fields.num_workers, fields.in_order != 0};
+  return &known.loader;
+}
+
+}  // namespace gpuwatch::hooks::python

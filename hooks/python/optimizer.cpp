@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// torch.optim.optimizer: a step, from the first global pre hook to the last global post hook (torch 2.0 and
+// newer). Wrapping a class's `step` is no way: learning rate schedulers take it apart
+// (`method.__func__.__get__`).
+#include "hooks/evidence.h"
+#include "hooks/operations.h"
+#include "hooks/python/facts.h"
+#include "hooks/python/object.h"
+#include "hooks/python/wrappers.h"
+#include "libinject/base/compiler.h"
+#include "libinject/record/recorder.h"
+#include "libinject/trace/layout.h"
+
+namespace gpuwatch::hooks::python {
+
+namespace {
+
+// Optimizers by address, numbered from 1 in the order of their first step. The 64th and later ones share 0.
+constexpr uint32_t kOptimizers = 63;
+constinit const PyObject* g_optimizers[kOptimizers];
+
+uint32_t number_of(const PyObject* optimizer) noexcept {
+  for (uint32_t i = 0; i < kOptimizers; ++i) {
+    if (!g_optimizers[i]) g_optimizers[i] = optimizer;
+    if (g_optimizers[i] == optimizer) return i + 1;
+  }
+  return 0;
+}
+
+// Steps that began on this thread: an optimizer may step another one. One that raised has no post hook; it is
+// found below a later one's end, or above its own next begin, and dropped.
+struct OpenStep {
+  const PyObject* optimizer = nullptr;
+  record::Scope scope;
+};
+constexpr uint32_t kNesting = 4;
+GW_TLS OpenStep t_steps[kNesting];
+GW_TLS uint32_t t_depth = 0;
+
+uint32_t find_open(const PyObject* optimizer) noexcept {
+  uint32_t at = t_depth;
+  while (at > 0 && t_steps[at - 1].optimizer != optimizer) --at;
+  return at;  // 1 more than its place, 0: none
+}
+
+PyObject* none() noexcept {
+  g_api.Py_IncRef(g_api.none);
+  return g_api.none;
+}
+
+PyObject* before_step(PyObject*, PyObject* args) {
+  PyObject* optimizer = g_api.PyTuple_GetItem(args, 0);
+  if (!optimizer) return nullptr;
+  if (!begin_recording("an optimizer step")) return none();
+  put_torch_facts();
+  if (const uint32_t at = find_open(optimizer)) t_depth = at - 1;
+  if (t_depth == kNesting) t_depth = 0;
+  const uint32_t number = number_of(optimizer);
+  t_steps[t_depth++] = {optimizer, record::enter(id(Op::python_optimizer_step), number)};
+  return none();
+}
+
+PyObject* after_step(PyObject*, PyObject* args) {
+  PyObject* optimizer = g_api.PyTuple_GetItem(args, 0);
+  if (!optimizer) return nullptr;
+  if (const uint32_t at = find_open(optimizer)) {
+    t_depth = at - 1;
+    record::leave(t_steps[t_depth].scope, 0, number_of(optimizer), 0);
+  }
+  return none();
+}
+
+constinit MethodDef g_before = {"gpuwatch", before_step, kVarArgs, nullptr};
+constinit MethodDef g_after = {"gpuwatch", after_step, kVarArgs, nullptr};
+
+bool add_hook(PyObject* module, const char* add, MethodDef& hook) noexcept {
+  const Ref add_function = attribute(module, add);
+  const Ref function(g_api.PyCFunction_NewEx(&hook, nullptr, nullptr));
+  if (!add_function || !function) return false;
+  const Ref handle(g_api.PyObject_CallFunctionObjArgs(add_function.get(), function.get(), nullptr));
+  if (!handle) g_api.PyErr_Clear();
+  return static_cast<bool>(handle);
+}
+
+// The registry that holds our hooks; a module reloaded or imported anew has another one.
+constinit const PyObject* g_registry = nullptr;
+
+}  // namespace
+
+bool watch_optimizers(PyObject* module) noexcept {
+  Ref registry = attribute(module, "_global_optimizer_pre_hooks");
+  if (!registry) registry = Ref::of_borrowed(module);
+  if (g_registry == registry.get()) return true;
+  if (!add_hook(module, "register_optimizer_step_pre_hook", g_before)) return false;
+  if (!add_hook(module, "register_optimizer_step_post_hook", g_after)) return false;
+  g_registry = registry.release();
+  return true;
+}
+
+}  // namespace gpuwatch::hooks::python

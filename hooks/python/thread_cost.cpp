@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hooks/python/thread_cost.h"
+
+#include <sys/resource.h>
+
+#include <cstring>
+
+#include "libinject/base/clock.h"
+#include "libinject/base/compiler.h"
+#include "libinject/base/syscall.h"
+
+namespace gpuwatch::hooks::python {
+
+namespace {
+
+constexpr uint64_t kLongFetchNs = 1000000;
+constexpr uint32_t kThreadCountEvery = 64;  // fetches; reading it takes some 10 us
+
+GW_TLS bool t_last_was_long = true;
+GW_TLS uint32_t t_fetches = 0;
+
+uint64_t parse(const char*& at) noexcept {
+  while (*at == ' ' || *at == '\t') ++at;
+  uint64_t number = 0;
+  while (*at >= '0' && *at <= '9') number = number * 10 + static_cast<uint64_t>(*at++ - '0');
+  return number;
+}
+
+// "cpu_ns run_delay_ns timeslices"; 0 where the kernel does not keep it.
+uint64_t run_delay_ns() noexcept {
+  char line[96];
+  if (base::read_file("/proc/thread-self/schedstat", line, sizeof line) <= 0) return 0;
+  const char* at = line;
+  parse(at);
+  return parse(at);
+}
+
+uint32_t major_faults() noexcept {
+  rusage usage;
+  if (base::raw_syscall(SYS_getrusage, RUSAGE_THREAD, base::address(&usage)) != 0) return 0;
+  return static_cast<uint32_t>(usage.ru_majflt);
+}
+
+uint32_t thread_count() noexcept {
+  char status[2048];
+  if (base::read_file("/proc/self/status", status, sizeof status) <= 0) return 0;
+  const char* at = std::strstr(status, "\nThreads:");
+  if (!at) return 0;
+  at += std::strlen("\nThreads:");
+  return static_cast<uint32_t>(parse(at));
+}
+
+}  // namespace
+
+ThreadCost::ThreadCost() noexcept : reads_run_delay_(t_last_was_long), wall_ns_(base::monotonic_ns()) {
+  if (reads_run_delay_) run_delay_ns_ = run_delay_ns();
+  major_faults_ = major_faults();
+  cpu_ns_ = base::thread_cpu_ns();
+}
+
+trace::CpuDetail ThreadCost::since() const noexcept {
+  const uint64_t cpu_ns = base::thread_cpu_ns() - cpu_ns_;
+  const uint32_t faults = major_faults() - major_faults_;
+  const uint64_t delay_ns = reads_run_delay_ ? run_delay_ns() - run_delay_ns_ : 0;
+  t_last_was_long = base::monotonic_ns() - wall_ns_ > kLongFetchNs;
+  const uint32_t threads = t_fetches++ % kThreadCountEvery == 0 ? thread_count() : 0;
+  return trace::CpuDetail(cpu_ns, delay_ns, faults, threads);
+}
+
+}  // namespace gpuwatch::hooks::python
