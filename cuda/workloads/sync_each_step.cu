@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// Stall: the host waits for the device in every step to look at the loss, and only then works on its metrics,
+// during which the device has nothing to do.
+#include <vector>
+
+#include "model.cuh"
+#include "options.h"
+#include "phase_log.h"
+
+// What logging code does with a loss: running mean and variance over a window, for as long as `ms`.
+static float update_metrics(std::vector<float>& window, float loss, double ms) {
+  const int64_t end_ns = phase_log::now_ns() + static_cast<int64_t>(ms * 1e6);
+  float mean = 0;
+  window.push_back(loss);
+  do {
+    mean = 0;
+    for (float value : window) mean += value / static_cast<float>(window.size());
+  } while (phase_log::now_ns() < end_ns);
+  return mean;
+}
+
+int main(int argc, char** argv) {
+  const Options o(argc, argv, {{"steps", 50}, {"metrics-ms", 3}});
+  Model model;
+  float* input = nullptr;
+  float* loss = nullptr;
+  cudaStream_t stream;
+  CHECK(cudaMalloc(&input, Model::kParameters * sizeof(float)));
+  CHECK(cudaMallocHost(&loss, sizeof(float)));
+  CHECK(cudaStreamCreate(&stream));
+  std::vector<float> window;
+  float mean = 0;
+  for (long step = 0; step < o.integer("steps"); ++step) {
+    phase_log::Scope phase("step", step);
+    {
+      phase_log::Scope launch("launch", step);
+      model.train(input, stream);
+      CHECK(cudaMemcpyAsync(loss, model.output(), sizeof(float), cudaMemcpyDeviceToHost, stream));
+    }
+    {
+      phase_log::Scope sync("sync", step);
+      CHECK(cudaStreamSynchronize(stream));
+    }
+    phase_log::Scope metrics("metrics", step);
+    mean = update_metrics(window, *loss, o.number("metrics-ms"));
+  }
+  CHECK(cudaDeviceSynchronize());
+  std::printf("mean loss %g\n", static_cast<double>(mean));
+  CHECK(cudaStreamDestroy(stream));
+  CHECK(cudaFreeHost(loss));
+  CHECK(cudaFree(input));
+}

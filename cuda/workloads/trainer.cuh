@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+// The training loop that most of the workloads share: take a batch, copy it, train on it. Two batches are in
+// flight; the host waits for the older one before it takes its buffer again, as loops with a bounded
+// run-ahead do.
+#pragma once
+
+#include "loader.h"
+#include "model.cuh"
+#include "phase_log.h"
+
+struct LoopOptions {
+  LoaderOptions loader;
+  long steps = 50;
+  int batch = 64;
+  bool copy_stream = true;  // copies beside the compute stream; else on it
+};
+
+class TrainingLoop {
+ public:
+  explicit TrainingLoop(const LoopOptions& options) : options_(options) {
+    options_.loader.batches = options.steps;
+    CHECK(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
+    CHECK(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking));
+    for (Slot& slot : slots_) {
+      CHECK(cudaMalloc(&slot.input, options_.loader.batch_bytes));
+      CHECK(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming));
+      CHECK(cudaEventCreateWithFlags(&slot.trained, cudaEventDisableTiming));
+    }
+  }
+  ~TrainingLoop() {
+    for (Slot& slot : slots_) {
+      cudaEventDestroy(slot.copied);
+      cudaEventDestroy(slot.trained);
+      cudaFree(slot.input);
+    }
+    cudaStreamDestroy(copies_);
+    cudaStreamDestroy(compute_);
+  }
+  TrainingLoop(const TrainingLoop&) = delete;
+  TrainingLoop& operator=(const TrainingLoop&) = delete;
+
+  void run() {
+    Loader loader(options_.loader);
+    const int64_t begin_ns = phase_log::now_ns();
+    for (long step = 0; step < options_.steps; ++step) {
+      phase_log::Scope phase("step", step);
+      train_step(loader, step);
+    }
+    {
+      phase_log::Scope phase("drain", options_.steps);
+      CHECK(cudaDeviceSynchronize());
+    }
+    const double seconds = static_cast<double>(phase_log::now_ns() - begin_ns) / 1e9;
+    std::printf("%ld steps, %.3f ms a step, %.1f samples/s\n", options_.steps, seconds * 1e3 / options_.steps,
+                options_.steps * options_.batch / seconds);
+  }
+
+ private:
+  struct Slot {
+    float* input = nullptr;
+    Loader::Batch batch;
+    cudaEvent_t copied = nullptr;
+    cudaEvent_t trained = nullptr;
+  };
+
+  void train_step(Loader& loader, long step) {
+    Slot& slot = slots_[step % 2];
+    if (slot.batch.data) {
+      phase_log::Scope phase("slot_wait", step);
+      CHECK(cudaEventSynchronize(slot.trained));
+      loader.give_back(slot.batch);
+    }
+    {
+      phase_log::Scope phase("data_wait", step);
+      slot.batch = loader.next();
+    }
+    const cudaStream_t copies = options_.copy_stream ? copies_ : compute_;
+    {
+      phase_log::Scope phase("copy", step);
+      CHECK(cudaMemcpyAsync(slot.input, slot.batch.data, options_.loader.batch_bytes, cudaMemcpyHostToDevice,
+                            copies));
+      CHECK(cudaEventRecord(slot.copied, copies));
+    }
+    phase_log::Scope phase("launch", step);
+    CHECK(cudaStreamWaitEvent(compute_, slot.copied, 0));
+    model_.train(slot.input, compute_);
+    CHECK(cudaEventRecord(slot.trained, compute_));
+  }
+
+  LoopOptions options_;
+  Model model_;
+  cudaStream_t compute_ = nullptr;
+  cudaStream_t copies_ = nullptr;
+  Slot slots_[2];
+};
