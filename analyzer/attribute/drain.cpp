@@ -40,17 +40,11 @@ Category sync_category(const ProcessView& view, uint32_t thread, uint32_t call) 
 }  // namespace
 
 std::optional<Category> drain_category(const ProcessView& view, uint32_t thread, uint32_t call) {
-  switch (view.call(thread, call).op_class) {
-    case OpClass::Sync:
-      return sync_category(view, thread, call);
-    case OpClass::Copy:
-      return copy_category(view.copy_facts(thread, call));
-    case OpClass::Alloc:  // both may wait for all work on the device
-    case OpClass::Free:
-      return Category::Alloc;
-    default:
-      return std::nullopt;
-  }
+  const OpClass op_class = view.call(thread, call).op_class;
+  if (op_class == OpClass::Sync) return sync_category(view, thread, call);
+  if (op_class != OpClass::Copy) return std::nullopt;
+  const CopyFacts copy = view.copy_facts(thread, call);
+  return copy.kind == RecordKind::CopyD2H ? std::optional(copy_category(copy)) : std::nullopt;
 }
 
 std::optional<Drain> drain_at(const ProcessView& view, uint32_t thread, Ns time) {

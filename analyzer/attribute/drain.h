@@ -22,7 +22,8 @@ struct Drain {
   model::Ns host_waited_ns;  // how long the host had been waiting when the device ran dry
 };
 
-// nullopt: a call of this kind does not wait for the device.
+// Synchronisations and copies from the device; nullopt for others. cudaFree and copies from pageable memory
+// may wait for the device too, but their own cost is what they are there for, and is shown as such.
 std::optional<Category> drain_category(const ProcessView& view, uint32_t thread, uint32_t call);
 
 // The waiting call that `thread` was in when the device ran dry at `time`.

@@ -111,22 +111,21 @@ void HostWalk::fill_wait(Tiling& tiling, Ns end, uint32_t thread, uint32_t call,
   tiling.fill(end, cause);
 }
 
-// A data wait by what the thread that ended it was doing. Slices point to the consumer's wait.
-void HostWalk::fill_producing(Tiling& tiling, Ns end, uint32_t producer, Cause cause) {
-  const Activity& activity = view_.activity(producer);
-  for (size_t i = activity.index_at(tiling.cursor()); tiling.cursor() < end; ++i) {
-    const Stretch stretch = activity[i];
+// A data wait by what those who make the data were doing. Slices point to the consumer's wait.
+void HostWalk::fill_producing(Tiling& tiling, Ns end, uint32_t waker, Cause cause) {
+  while (tiling.cursor() < end) {
+    const auto [producer, stretch] = thread_wait_.producing_at(waker, tiling.cursor());
     const Ns until = std::min(stretch.end, end);
-    cause.category = Category::InputTransform;  // its own code, or a sleep that stands for it
-    if (stretch.call != kNone) {
-      const OpClass op_class = view_.call(producer, stretch.call).op_class;
-      if (is_loading(op_class)) {
-        data_wait_.explain(tiling, until, producer, stretch.call);
-        continue;
-      }
-      if (is_input_io(op_class)) cause.category = Category::InputIo;
-      if (is_wait(op_class)) cause.category = Category::InputNoPrefetch;
+    const OpClass op_class =
+        stretch.call == kNone ? OpClass::Other : view_.call(producer, stretch.call).op_class;
+    if (is_loading(op_class)) {
+      data_wait_.explain(tiling, until, producer, stretch.call);
+      continue;
     }
+    cause.category = is_input_io(op_class) ? Category::InputIo
+                     : is_wait(op_class)
+                         ? Category::InputNoPrefetch
+                         : Category::InputTransform;  // its code, or a sleep that stands for it
     tiling.fill(until, cause);
   }
 }

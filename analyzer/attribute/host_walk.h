@@ -48,7 +48,7 @@ class HostWalk {
   void fill_stretch(Tiling& tiling, model::Ns end, uint32_t thread, const Stretch& stretch, Refill& refill,
                     int depth);
   void fill_wait(Tiling& tiling, model::Ns end, uint32_t thread, uint32_t call, Refill& refill, int depth);
-  void fill_producing(Tiling& tiling, model::Ns end, uint32_t producer, Cause cause);
+  void fill_producing(Tiling& tiling, model::Ns end, uint32_t waker, Cause cause);
   static void fill_feeding(Tiling& tiling, model::Ns end, const Cause& cause, Refill& refill);
 
   const ProcessView& view_;

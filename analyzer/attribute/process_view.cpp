@@ -104,9 +104,11 @@ ProcessView::CopyFacts ProcessView::copy_facts(uint32_t thread, uint32_t call) c
 }
 
 const trace::CallDetail* ProcessView::call_detail(uint32_t thread, uint32_t call) const {
-  const uint32_t detail = process_.threads[thread].calls[call].detail;
+  const HostCall& host_call = process_.threads[thread].calls[call];
   const auto& details = process_.threads[thread].call_details;
-  return detail < details.size() ? &details[detail] : nullptr;
+  const uint32_t detail = host_call.detail;
+  const bool is_call_detail = model::detail_kind(host_call.op_class) == model::DetailKind::kCall;
+  return is_call_detail && detail < details.size() ? &details[detail] : nullptr;
 }
 
 const Activity& ProcessView::activity(uint32_t thread) const {

@@ -24,15 +24,15 @@ uint32_t ThreadWait::feeding_waker(uint32_t thread, uint32_t call) const {
   return kNone;
 }
 
-uint32_t ThreadWait::producing_waker(uint32_t call_thread, uint32_t call) const {
-  const Ns woken = view_.call(call_thread, call).end;
+uint32_t ThreadWait::producing_waker(uint32_t waiting, uint32_t call) const {
+  const Ns woken = view_.call(waiting, call).end;
   uint32_t best = kNone;
   // A thread without later calls may have ended long ago: only if there is no other.
   std::tuple<bool, Ns> best_evidence{false, std::numeric_limits<Ns>::min()};
   for (const uint32_t thread : view_.other_threads()) {
     const Activity& activity = view_.activity(thread);
     const size_t index = activity.index_at(woken - 1);
-    if (is_blocked(thread, woken - 1) || index == 0) continue;  // not seen yet
+    if (is_blocked(thread, woken - 1) || index == 0) continue;  // index 0: not seen yet
     const std::tuple<bool, Ns> evidence{index + 1 < activity.size(), activity[index].begin};
     if (best == kNone || evidence > best_evidence) {
       best = thread;
@@ -42,12 +42,29 @@ uint32_t ThreadWait::producing_waker(uint32_t call_thread, uint32_t call) const 
   return best;
 }
 
+ThreadWait::Producer ThreadWait::producing_at(uint32_t waker, Ns time) const {
+  const Stretch own = view_.activity(waker).at(time);
+  if (!is_blocked(waker, time)) return {waker, own};
+  Ns until = own.end;
+  for (const uint32_t thread : view_.other_threads()) {
+    const Activity& activity = view_.activity(thread);
+    const size_t index = activity.index_at(time);
+    if (index == 0 || index + 1 == activity.size()) continue;  // not seen yet, or perhaps ended
+    const Stretch stretch = activity[index];
+    if (!is_blocked(thread, time))
+      return {thread, {stretch.begin, std::min(stretch.end, own.end), stretch.call}};
+    until = std::min(until, stretch.end);
+  }
+  return {waker, {own.begin, until, own.call}};
+}
+
 // What the thread gives the device first after the wait is a copy to it.
 bool ThreadWait::leads_to_input_copy(uint32_t thread, uint32_t call) const {
   const std::vector<HostCall>& calls = view_.thread(thread).calls;
   for (uint32_t next = call + 1; next < calls.size(); ++next) {
     if (!feeds_device(calls[next].op_class)) continue;
-    return view_.copy_facts(thread, next).kind == trace::RecordKind::CopyH2D;
+    return calls[next].op_class == trace::OpClass::Copy &&
+           view_.copy_facts(thread, next).kind == trace::RecordKind::CopyH2D;
   }
   return false;
 }

@@ -22,7 +22,15 @@ class ThreadWait {
   // autograd's thread waits for work, or the other way round); kNone if there is none.
   uint32_t feeding_waker(uint32_t thread, uint32_t call) const;
   // A thread that never feeds the device and was not blocked when the wait ended; kNone if there is none.
-  uint32_t producing_waker(uint32_t call_thread, uint32_t call) const;
+  uint32_t producing_waker(uint32_t thread, uint32_t call) const;
+
+  // Who was making data at `time` while `waker` may have been blocked, and in which stretch: one of a pool at
+  // work is the pool at work. `waker` itself when all are blocked.
+  struct Producer {
+    uint32_t thread;
+    Stretch stretch;
+  };
+  Producer producing_at(uint32_t waker, model::Ns time) const;
 
   WaitKind kind(uint32_t thread, uint32_t call, uint32_t producer);
 

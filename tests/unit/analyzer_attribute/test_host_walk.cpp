@@ -102,7 +102,8 @@ TEST_F(HostWalkTest, AllocatingAndFreeing) {
   cuda(main_, OpClass::Alloc, us(602), us(900));
   kernel(main_, {us(905), us(910)}, {us(915), us(2000)});
   const RankAttribution row = attribute(us(10), {us(2000)});
-  EXPECT_EQ(time(row, Category::Alloc), us(415));  // and the refill after cudaFree had drained the device
+  EXPECT_EQ(time(row, Category::Alloc), us(100) + us(298));
+  EXPECT_EQ(time(row, Category::LaunchDispatch), us(2) + us(5));
 }
 
 TEST_F(HostWalkTest, ShortKernelsOneByOneAreLaunchBound) {
@@ -142,6 +143,21 @@ TEST_F(HostWalkTest, LoaderThreadsOfTheProgramItself) {
   EXPECT_EQ(time(row, Category::InputIo), us(2000));
   EXPECT_EQ(time(row, Category::InputTransform), us(2000));
   EXPECT_EQ(time(row, Category::LaunchDispatch), us(10));
+}
+
+// One thread of a pool finished the batch, another was at work while that one had nothing to do.
+TEST_F(HostWalkTest, OneOfAPoolAtWorkIsThePoolAtWork) {
+  const uint32_t first = thread("loader 1"), second = thread("loader 2");
+  kernel(main_, {us(0), us(5)}, {us(10), us(1000)});
+  call(main_, OpClass::Wait, us(20), us(5000), "pthread_cond_wait");
+  call(first, OpClass::Wait, us(500), us(3000), "pthread_cond_wait");
+  call(first, OpClass::Wait, us(5100), us(5200), "pthread_cond_wait");
+  call(second, OpClass::Wait, us(100), us(2000), "pthread_cond_wait");
+  call(second, OpClass::Wait, us(4000), us(6000), "pthread_cond_wait");
+  copy(main_, {us(5000), us(5015)}, {us(5015), us(5120)}, {RecordKind::CopyH2D, 1 << 20, false, 1});
+  const RankAttribution row = attribute(us(10), {us(5120)});
+  EXPECT_EQ(time(row, Category::InputNoPrefetch), us(1000));
+  EXPECT_EQ(time(row, Category::InputTransform), us(3000));
 }
 
 TEST_F(HostWalkTest, AnUnexplainedWaitBeforeAnInputCopyIsForData) {
