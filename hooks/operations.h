@@ -13,7 +13,8 @@ namespace gpuwatch::hooks {
 // What each row macro contributes here: GW_ROW(identifier, OpClass, "name").
 #define GW_CUDART(name, variants, op_class, ...) GW_ROW(name, op_class, #name)
 #define GW_CUDART_WORDS(name, variants, op_class) GW_ROW(name, op_class, #name)
-#define GW_DRIVER(name, op_class) GW_ROW(name, op_class, #name)
+// Pasted, because cuda.h makes macros of these names (cuMemAlloc is cuMemAlloc_v2 there).
+#define GW_DRIVER(name, op_class) GW_ROW(driver_##name, op_class, #name)
 #define GW_NCCL(name, params, args, op_class, ...) GW_ROW(name, op_class, #name)
 #define GW_LIBC(ret, name, params, args, op_class, ...) GW_ROW(name, op_class, #name)
 #define GW_PYTHON(identifier, op_class, name) GW_ROW(identifier, op_class, name)

@@ -5,13 +5,13 @@
 
 namespace gpuwatch::hooks::cupti {
 
-// On the first CUDA call that was seen, before it is made: CUPTI has to be there before the job's context. `caller`
-// tells which of several runtimes is meant. Idempotent; costs some milliseconds once (loading libcupti), where
-// creating a context costs hundreds.
+// On the first CUDA call that was seen, before it is made: CUPTI has to be there before the job's context.
+// `caller` tells which of several runtimes is meant. Idempotent; costs some milliseconds once (loading
+// libcupti), where creating a context costs hundreds.
 void on_cuda_evidence(const void* caller) noexcept;
 
-// Before the process ends without exit handlers (_exit): fetches what the device has finished. At most 100 ms; exit()
-// does it by itself.
+// Before the process ends without exit handlers (_exit): fetches what the device has finished. At most 100
+// ms; exit() does it by itself.
 void before_exit() noexcept;
 
 }  // namespace gpuwatch::hooks::cupti

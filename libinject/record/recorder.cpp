@@ -256,7 +256,11 @@ void span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags, uint32_t a, 
 
 void device(const trace::Slot& slot) noexcept {
   if (!is_recording()) return;
+  // Whoever delivers device records is quiet (it is we who wait inside CUPTI), but they are the job's.
+  const bool quiet = t_quiet;
+  t_quiet = false;
   if (ThreadRecorder* thread = usable_thread()) store(thread, slot, kNoDetail);
+  t_quiet = quiet;
 }
 
 Quiet::Quiet() noexcept : before_(t_quiet) {

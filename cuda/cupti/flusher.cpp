@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cupti/flusher.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#include <atomic>
+#include <cstdlib>
+
+#include "cuda/cupti/names.h"
+#include "libinject/base/errno_guard.h"
+#include "libinject/base/syscall.h"
+#include "libinject/record/recorder.h"
+#include "libinject/runtime/fork_epoch.h"
+
+namespace gpuwatch::cuda::cupti {
+namespace {
+
+constexpr long kPeriodMs = 500;         // of records that a kill can cost
+constexpr uint32_t kExitLimitMs = 100;  // what the job may wait for us when it ends
+
+enum Phase : uint32_t { kNone, kStarting, kRunning, kFinishing, kDone };
+
+constinit const Api* g_api = nullptr;
+constinit StopSession g_stop_session = nullptr;
+constinit uint32_t g_epoch = 0;
+constinit std::atomic<uint32_t> g_phase{kNone};  // also a futex word
+
+// Until the word is no longer `value`, or the time is up. Raw: a hooked wait would be taken for the job's.
+void wait_while(std::atomic<uint32_t>& word, uint32_t value, long limit_ms) noexcept {
+  const timespec limit{limit_ms / 1000, limit_ms % 1000 * 1000000};
+  base::raw_syscall(SYS_futex, base::address(&word), FUTEX_WAIT_PRIVATE, value, base::address(&limit));
+}
+
+void set_phase(Phase phase) noexcept {
+  g_phase.store(phase, std::memory_order_release);
+  base::raw_syscall(SYS_futex, base::address(&g_phase), FUTEX_WAKE_PRIVATE, INT32_MAX);
+}
+
+uint64_t device_now_ns() noexcept {
+  uint64_t now = 0;
+  return g_api->cuptiGetTimestamp(&now) == CUPTI_SUCCESS ? now : 0;
+}
+
+void fetch(uint32_t flag) noexcept {
+  g_api->cuptiActivityFlushAll(flag);
+  record::sample_clocks(device_now_ns);
+  size_t dropped = 0;
+  // Under no lock: CUPTI takes its own here and in the buffer callbacks, in the other order.
+  if (g_api->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS && dropped) {
+    record::lose("device records that CUPTI had no buffer for", dropped);
+  }
+  describe_new_devices();
+}
+
+void introduce() noexcept {
+  constexpr char kName[] = "gpuwatch";
+  base::raw_syscall(SYS_prctl, PR_SET_NAME, base::address(kName));
+  trace::ThreadNameFields fields;
+  fields.process = record::process_ordinal();
+  fields.thread = static_cast<uint32_t>(base::sys_gettid());
+  fields.name = record::intern(kName);
+  record::put(fields);
+}
+
+void* run(void*) noexcept {
+  const record::Quiet quiet;  // CUPTI takes locks and waits in here
+  introduce();
+  while (g_phase.load(std::memory_order_acquire) == kRunning) {
+    wait_while(g_phase, kRunning, kPeriodMs);
+    if (!record::is_recording()) {
+      g_stop_session();
+      break;
+    }
+    fetch(0);
+  }
+  if (record::is_recording()) fetch(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  set_phase(kDone);
+  return nullptr;
+}
+
+void at_exit(int, void*) noexcept {
+  finish_flusher(kExitLimitMs);
+}
+
+bool create_thread() noexcept {
+  if (!pthread_create || !pthread_detach || !pthread_sigmask) return false;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  pthread_t thread;
+  const bool created = pthread_create(&thread, nullptr, run, nullptr) == 0;
+  if (created) pthread_detach(thread);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return created;
+}
+
+}  // namespace
+
+void prepare_flusher(const Api* api, StopSession stop_session) noexcept {
+  g_api = api;
+  g_stop_session = stop_session;
+  g_epoch = runtime::epoch();
+}
+
+bool start_flusher() noexcept {
+  uint32_t none = kNone;
+  if (!g_phase.compare_exchange_strong(none, kStarting)) return true;
+  const base::ErrnoGuard keep_errno;
+  const record::Quiet quiet;
+  g_phase.store(kRunning, std::memory_order_release);
+  if (!create_thread()) {
+    g_phase.store(kDone, std::memory_order_release);
+    record::put_source("cupti", "on, but without its thread: device records come late or not at all");
+    return true;
+  }
+  // Exit handlers run last in, first out. Registered now, after CUDA has set itself up, ours finds CUDA
+  // alive.
+  on_exit(at_exit, nullptr);
+  return true;
+}
+
+void finish_flusher(uint32_t limit_ms) noexcept {
+  if (runtime::epoch() != g_epoch) return;  // the thread and CUPTI are the parent's
+  uint32_t running = kRunning;
+  if (!g_phase.compare_exchange_strong(running, kFinishing)) return;
+  const base::ErrnoGuard keep_errno;
+  set_phase(kFinishing);
+  const uint64_t until = base::monotonic_ns() + limit_ms * 1000000ull;
+  while (g_phase.load(std::memory_order_acquire) == kFinishing) {
+    const uint64_t now = base::monotonic_ns();
+    if (now >= until) {
+      record::lose("flushes of device records cut short by the process's end", 1);
+      return;
+    }
+    wait_while(g_phase, kFinishing, static_cast<long>((until - now) / 1000000) + 1);
+  }
+}
+
+}  // namespace gpuwatch::cuda::cupti

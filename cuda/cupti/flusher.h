@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one thread that gpuwatch has: it fetches finished device records twice a second (CUPTI's own periodic
+// flush delivers full buffers only), and samples CUPTI's clock beside ours. It exists in processes that gave
+// a device work, never in a forked child, blocks all signals, and its hooks are quiet. Thread safety: any.
+// Signal safety: finish().
+#pragma once
+
+#include <cstdint>
+
+#include "cuda/cupti/api.h"
+
+namespace gpuwatch::cuda::cupti {
+
+// Runs on the thread when recording has ended before the process did.
+using StopSession = void (*)() noexcept;
+void prepare_flusher(const Api* api, StopSession stop_session) noexcept;
+
+// Starts the thread if it does not run yet. False: not yet possible.
+bool start_flusher() noexcept;
+
+// Fetches everything that the device has finished and ends the thread. The caller waits at most `limit_ms`;
+// beyond that the records are lost, not the job's time. Idempotent.
+void finish_flusher(uint32_t limit_ms) noexcept;
+
+}  // namespace gpuwatch::cuda::cupti

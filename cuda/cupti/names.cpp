@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/cupti/names.h"
+
+#include <cuda.h>
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cstring>
+
+#include "cuda/cupti/id_table.h"
+#include "libinject/base/futex_lock.h"
+#include "libinject/base/syscall.h"
+#include "libinject/record/recorder.h"
+
+namespace gpuwatch::cuda::cupti {
+namespace {
+
+constexpr size_t kMaxNameBytes = 4000;  // what the trace keeps of a text
+
+// In .bss: pages that are never touched cost nothing.
+constinit IdTable<16384> g_kernels;
+constinit IdTable<4096> g_streams;
+constinit base::FutexLock g_lock;
+constinit uint16_t g_stream_count = 0;
+constinit std::atomic<uint64_t> g_devices_seen{0};  // bit n: device n occurred in a record
+constinit uint64_t g_devices_described = 0;
+
+// The text itself, not its address: a module that is unloaded (a recompiled Triton kernel) leaves its address
+// to another name. 200 bytes take about 30 ns.
+uint64_t hash_of(const char* text, size_t bytes) noexcept {
+  uint64_t hash = bytes;
+  for (; bytes >= 8; text += 8, bytes -= 8) {
+    uint64_t word;
+    __builtin_memcpy(&word, text, 8);
+    hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+    hash ^= hash >> 32;
+  }
+  uint64_t rest = 0;
+  __builtin_memcpy(&rest, text, bytes);
+  return mix(hash ^ rest);
+}
+
+uint64_t hash_of(uint64_t name, const KernelShape& shape) noexcept {
+  const auto pair = [](uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; };
+  uint64_t hash = mix(name ^ pair(shape.grid[0], shape.grid[1]));
+  hash = mix(hash ^ pair(shape.grid[2], shape.block[0]));
+  hash = mix(hash ^ pair(shape.block[1], shape.block[2]));
+  return mix(hash ^ pair(shape.shared_bytes, shape.registers));
+}
+
+uint32_t add_kernel(uint64_t key, const char* name, size_t bytes, const KernelShape& shape) noexcept {
+  const base::FutexGuard guard(g_lock, static_cast<uint32_t>(base::sys_getpid()));
+  const uint32_t known = g_kernels.find(key);
+  if (known != g_kernels.kNotFound) return known;
+  if (g_kernels.is_full()) {
+    record::lose("kernel names and shapes beyond 12288", 1);
+    return 0;
+  }
+  trace::KernelInfoFields fields;
+  fields.id = record::new_id();
+  fields.name = record::intern(name, bytes);
+  fields.grid_x = shape.grid[0];
+  fields.grid_y = shape.grid[1];
+  fields.grid_z = shape.grid[2];
+  fields.block_x = shape.block[0];
+  fields.block_y = shape.block[1];
+  fields.block_z = shape.block[2];
+  fields.shared_bytes = shape.shared_bytes;
+  fields.registers = shape.registers;
+  record::put(fields);
+  g_kernels.add(key, fields.id);
+  return fields.id;
+}
+
+uint64_t stream_key(uint32_t context, uint32_t stream) noexcept {
+  return mix(uint64_t{context} << 32 | stream);
+}
+
+// The driver's own functions; the program may have a runtime linked in statically, but the driver is always
+// there.
+struct Driver {
+  decltype(&::cuDeviceGet) get;
+  decltype(&::cuDeviceGetName) name;
+  decltype(&::cuDeviceGetAttribute) attribute;
+  decltype(&::cuDeviceTotalMem) total_memory;
+  decltype(&::cuDriverGetVersion) version;
+};
+
+bool find_driver(Driver* driver) noexcept {
+  void* library = dlopen ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : nullptr;
+  if (!library) return false;
+  const auto find = [library](auto* to, const char* name) {
+    *to = reinterpret_cast<std::remove_reference_t<decltype(*to)>>(dlsym(library, name));
+    return *to != nullptr;
+  };
+  const bool found = find(&driver->get, "cuDeviceGet") && find(&driver->name, "cuDeviceGetName") &&
+                     find(&driver->attribute, "cuDeviceGetAttribute") &&
+                     find(&driver->total_memory, "cuDeviceTotalMem_v2") &&
+                     find(&driver->version, "cuDriverGetVersion");
+  dlclose(library);  // the job holds it
+  return found;
+}
+
+void describe(const Driver& driver, uint32_t ordinal) noexcept {
+  CUdevice device = 0;
+  if (driver.get(&device, static_cast<int>(ordinal)) != CUDA_SUCCESS) return;
+  char name[256] = "";
+  size_t memory_bytes = 0;
+  trace::DeviceInfoFields fields;
+  fields.process = record::process_ordinal();
+  fields.device = ordinal;
+  if (driver.name(name, sizeof name, device) == CUDA_SUCCESS) fields.name = record::intern(name);
+  driver.attribute(&fields.major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+  driver.attribute(&fields.minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+  driver.attribute(&fields.multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
+  if (driver.total_memory(&memory_bytes, device) == CUDA_SUCCESS) fields.memory_bytes = memory_bytes;
+  driver.version(&fields.driver_version);
+  record::put(fields);
+}
+
+}  // namespace
+
+uint32_t kernel_id(const char* name, const KernelShape& shape) noexcept {
+  if (!name) name = "";
+  const size_t bytes = strnlen(name, kMaxNameBytes);
+  const uint64_t key = hash_of(hash_of(name, bytes), shape);
+  const uint32_t known = g_kernels.find(key);
+  return known != g_kernels.kNotFound ? known : add_kernel(key, name, bytes, shape);
+}
+
+uint16_t stream_index(uint32_t device, uint32_t context, uint32_t stream) noexcept {
+  const uint64_t key = stream_key(context, stream);
+  uint32_t known = g_streams.find(key);
+  if (known != g_streams.kNotFound) return static_cast<uint16_t>(known);
+
+  const base::FutexGuard guard(g_lock, static_cast<uint32_t>(base::sys_getpid()));
+  known = g_streams.find(key);
+  if (known != g_streams.kNotFound) return static_cast<uint16_t>(known);
+  if (g_streams.is_full()) {
+    record::lose("streams beyond 3072", 1);
+    return 0;
+  }
+  trace::StreamInfoFields fields;
+  fields.index = ++g_stream_count;
+  fields.process = record::process_ordinal();
+  fields.device = device;
+  fields.context = context;
+  fields.stream = stream;
+  record::put(fields);
+  g_streams.add(key, fields.index);
+  if (device < 64) g_devices_seen.fetch_or(1ull << device, std::memory_order_relaxed);
+  return fields.index;
+}
+
+uint16_t known_stream_index(uint32_t context, uint32_t stream) noexcept {
+  const uint32_t known = g_streams.find(stream_key(context, stream));
+  return known == g_streams.kNotFound ? 0 : static_cast<uint16_t>(known);
+}
+
+void describe_new_devices() noexcept {
+  const uint64_t fresh = g_devices_seen.load(std::memory_order_relaxed) & ~g_devices_described;
+  if (!fresh) return;
+  g_devices_described |= fresh;
+  Driver driver;
+  if (!find_driver(&driver)) return;
+  for (uint32_t device = 0; device < 64; ++device) {
+    if (fresh >> device & 1) describe(driver, device);
+  }
+}
+
+}  // namespace gpuwatch::cuda::cupti
