@@ -54,6 +54,7 @@ struct Diagnosis {
   std::vector<Finding> findings;     // ranked by predicted gain, low end first
   std::vector<std::string> no_gain;  // "more than 7 workers < 1 %", for the report's "no gain" line
   std::vector<std::string> limits;
+  std::optional<predict::ReplayCheck> replay;  // of the unchanged run, the one that predictions rest on
 };
 
 }  // namespace gpuwatch::advise

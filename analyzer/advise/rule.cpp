@@ -1,11 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/advise/rule.h"
 
+#include <algorithm>
+
 namespace gpuwatch::advise {
 
 #define GW_RULE(identifier) extern const Rule identifier;
 #include "analyzer/advise/rules.def"
 #undef GW_RULE
+
+namespace {
+
+// Twenty per cent is where XProf calls a job highly input bound; there a finding is a complaint of the first
+// rank.
+constexpr double kMajorLoss = 0.20;
+
+}  // namespace
 
 std::span<const Rule* const> all_rules() {
   static const Rule* const rules[] = {
@@ -21,12 +31,73 @@ const model::Loader* RuleInput::configured_loader() const {
   return index == model::kNone ? nullptr : &process.loaders[index];
 }
 
+double RuleInput::device_busy_ms() const {
+  if (!rank.device_observed || rank.device == model::kNone || rank.steps.empty()) return 0;
+  double busy = double(rank.time(attribute::Group::DeviceBusy) + rank.time(attribute::Group::DeviceWait));
+  return busy / double(rank.steps.size()) / 1e6;
+}
+
+double RuleInput::input_floor_ms() const {
+  const predict::LoaderRecording* recording = loader ? loader : producers ? &producers->loader : nullptr;
+  double host = recording ? predict::step_without_input_ms(*recording)
+                          : rank.mean_step_ms() * (1 - rank.share(attribute::Group::Input));
+  return std::max(host, device_busy_ms());
+}
+
+bool RuleInput::device_hidden() const {
+  return rank.time(attribute::Category::DeviceUnobserved) > rank.wall_ns / 50;
+}
+
 Finding make_finding(const Rule& rule, const RuleInput& input, double lost_share) {
   Finding finding;
   finding.id = rule.id;
+  finding.severity = lost_share >= kMajorLoss ? Severity::kMajor : Severity::kMinor;
   finding.ranks = {input.rank_number()};
   finding.lost_share = lost_share;
   return finding;
+}
+
+Evidence share_evidence(const RuleInput& input, attribute::Category category) {
+  return {std::string(attribute::info(category).words), 100 * input.rank.share(category), "% of the step"};
+}
+
+double expected_step_ms(const RuleInput& input, const predict::LoaderRecording& loader,
+                        predict::LoaderSetting setting) {
+  return std::max(predict::replay(loader, setting).step_ms, input.device_busy_ms());
+}
+
+std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
+                                                     const predict::LoaderRecording& loader,
+                                                     const predict::ReplayCheck& check,
+                                                     predict::LoaderSetting setting) {
+  if (input.device_hidden()) return std::nullopt;
+  double busy = input.device_busy_ms();
+  predict::Range range = predict::replay_range(loader, setting);
+  for (double* value : {&range.low, &range.expected, &range.high}) *value = std::max(*value, busy);
+  auto prediction = predict::step_prediction(check, range, input.now_ms, std::max(busy, 0.0));
+  if (prediction) prediction->assumptions = predict::assumptions(loader, setting);
+  return prediction;
+}
+
+predict::StreamRecording assumed_streams(const RuleInput& input) {
+  predict::StreamRecording recording = *input.streams;
+  for (predict::HostEvent& event : recording.events)
+    if (event.is_input) event.cost_ns *= input.input_factor;
+  return recording;
+}
+
+std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
+                                                     const predict::StreamRecording& changed) {
+  double before = predict::replay(assumed_streams(input)).step_ms;
+  if (before <= 0) return std::nullopt;
+  // The replay's own error cancels in the ratio of two replays; the check still widens the interval by it.
+  double scale = input.now_ms / before;
+  predict::Range range = predict::replay_range(changed);
+  for (double* value : {&range.low, &range.expected, &range.high}) *value *= scale;
+  auto prediction = predict::step_prediction(input.stream_check, range, input.now_ms, 0);
+  if (prediction && input.streams->matched_share < 0.98)
+    prediction->assumptions.push_back("device work whose launch was not seen stays as it is");
+  return prediction;
 }
 
 }  // namespace gpuwatch::advise

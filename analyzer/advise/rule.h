@@ -35,14 +35,19 @@ struct RuleInput {
   const predict::LoaderRecording* loader = nullptr;       // null: no loader with known fetches
   const predict::ProducerRecording* producers = nullptr;  // null: no loader threads of the program's own
   const predict::StreamRecording* streams = nullptr;      // null: no device timeline
-  predict::ReplayCheck loader_check, stream_check;
+  predict::ReplayCheck loader_check{}, stream_check{};
 
-  // Settings that findings ranked before this one change; a prediction is made on top of them.
-  std::optional<predict::LoaderSetting> assumed_loader;
+  // What findings ranked before this one change; a prediction is made on top of it.
+  std::optional<predict::LoaderSetting> assumed_loader{};
+  double now_ms = 0;        // step time that a prediction starts from
+  double input_factor = 1;  // input waits that are left, against the recorded ones
 
   predict::LoaderSetting loader_setting() const {
     return assumed_loader ? *assumed_loader : loader ? loader->setting : predict::LoaderSetting{};
   }
+  double device_busy_ms() const;  // a step; 0 without a device timeline
+  double input_floor_ms() const;  // the step if data were always there
+  bool device_hidden() const;     // CUDA was used, and what the device did is not known
   uint32_t rank_number() const { return process.rank >= 0 ? uint32_t(process.rank) : 0; }
   const model::Loader* configured_loader() const;  // the loader that feeds the steps, null if none
 };
@@ -58,7 +63,27 @@ struct Rule {
 
 std::span<const Rule* const> all_rules();
 
-// A finding with the fields that every rule fills alike.
+// A finding with the fields that every rule fills alike. `lost_share` sets the severity.
 Finding make_finding(const Rule& rule, const RuleInput& input, double lost_share);
+
+Evidence share_evidence(const RuleInput& input, attribute::Category category);
+
+// Predictions from replays, on top of what is assumed; nullopt where the replay is not trusted.
+std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
+                                                     const predict::LoaderRecording& loader,
+                                                     const predict::ReplayCheck& check,
+                                                     predict::LoaderSetting setting);
+std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
+                                                     const predict::StreamRecording& changed);
+// The recorded timeline with `input_factor` applied; what a rule changes and replays.
+predict::StreamRecording assumed_streams(const RuleInput& input);
+
+double expected_step_ms(const RuleInput& input, const predict::LoaderRecording& loader,
+                        predict::LoaderSetting setting);
+
+// A gain below this is not worth a change: no finding about a setting is made for less.
+inline constexpr double kLeastSpeedup = 1.03;
+inline constexpr Threshold kLeastGain{"predicted speed-up", kLeastSpeedup, "times",
+                                      "below it run-to-run spread hides the change"};
 
 }  // namespace gpuwatch::advise

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/diagnose.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/advise/rule.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+// Fewer steps than this say nothing about the steady state, not even where time goes.
+constexpr size_t kLeastSteps = 5;
+
+// The replays of one rank, prepared once.
+struct RankReplays {
+  std::optional<predict::LoaderRecording> loader;
+  std::optional<predict::ProducerRecording> producers;
+  std::optional<predict::StreamRecording> streams;
+  predict::ReplayCheck loader_check, stream_check;
+
+  RankReplays(const model::Run& run, const attribute::RankAttribution& rank)
+      : loader(predict::record_loader(run, rank)),
+        producers(predict::record_producers(run, rank)),
+        streams(predict::record_streams(run, rank)) {
+    if (loader) loader_check = predict::check(*loader);
+    if (streams) stream_check = predict::check(*streams);
+  }
+};
+
+int ranks_on_host(const model::Run& run, const model::Process& process) {
+  int ranks = 0;
+  for (const model::Process& other : run.processes) ranks += other.is_rank() && other.host == process.host;
+  return std::max(ranks, 1);
+}
+
+RuleInput make_input(const model::Run& run, const attribute::RankAttribution& rank,
+                     const RankReplays& replays) {
+  const model::Process& process = run.processes.at(rank.process);
+  RuleInput input{.run = run, .rank = rank, .process = process};
+  if (rank.device != model::kNone) input.device = &process.devices.at(rank.device);
+  input.ranks_on_host = ranks_on_host(run, process);
+  input.loader = replays.loader ? &*replays.loader : nullptr;
+  input.producers = replays.producers ? &*replays.producers : nullptr;
+  input.streams = replays.streams ? &*replays.streams : nullptr;
+  input.loader_check = replays.loader_check;
+  input.stream_check = replays.stream_check;
+  input.now_ms = rank.mean_step_ms();
+  return input;
+}
+
+// What a change gains at least. A ceiling is no promise: half of what it allows is what it ranks with.
+double ranking_gain(const Finding& finding) {
+  if (finding.prediction) return finding.prediction->speedup.low;
+  double ceiling = finding.ceiling_speedup.value_or(1);
+  if (finding.lost_share < 1) ceiling = std::min(ceiling, 1 / (1 - finding.lost_share));
+  return 1 + (ceiling - 1) / 2;
+}
+
+bool ranks_before(const Finding& a, const Finding& b) {
+  bool a_complains = a.severity != Severity::kInfo, b_complains = b.severity != Severity::kInfo;
+  if (a_complains != b_complains) return a_complains;
+  return ranking_gain(a) > ranking_gain(b);
+}
+
+bool complains(const std::vector<Finding>& findings) {
+  return std::any_of(findings.begin(), findings.end(),
+                     [](const Finding& f) { return f.severity != Severity::kInfo; });
+}
+
+// What applying `finding` leaves for the ones after it.
+void assume(RuleInput& input, const Finding& finding) {
+  double before = input.now_ms;
+  if (finding.prediction)
+    input.now_ms = finding.prediction->metric == "step_ms" ? finding.prediction->value.expected
+                                                           : before / finding.prediction->speedup.expected;
+  bool about_loader = finding.fix.setting == "num_workers" || finding.fix.setting == "prefetch_factor";
+  const predict::LoaderRecording* loader = input.loader      ? input.loader
+                                           : input.producers ? &input.producers->loader
+                                                             : nullptr;
+  if (!about_loader || !loader) return;
+  predict::LoaderSetting setting = input.assumed_loader.value_or(loader->setting);
+  (finding.fix.setting == "num_workers" ? setting.workers : setting.prefetch_factor) =
+      std::stoi(finding.fix.value);
+  input.assumed_loader = setting;
+  double recorded = predict::replay(*loader, loader->setting).wait_ms;
+  input.input_factor = recorded > 0 ? predict::replay(*loader, setting).wait_ms / recorded : 1;
+}
+
+std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Finding>& except) {
+  std::vector<Finding> findings;
+  for (const Rule* rule : all_rules()) {
+    bool is_known =
+        std::any_of(except.begin(), except.end(), [&](const Finding& f) { return f.id == rule->id; });
+    if (is_known) continue;
+    if (auto finding = rule->evaluate(input)) findings.push_back(std::move(*finding));
+  }
+  return findings;
+}
+
+// Findings of one rank, best first, each predicted on top of those before it: one that gains nothing any more
+// disappears, one that only shows once the first is applied (a longer buffer for more workers) appears.
+std::vector<Finding> rank_findings(const RuleInput& recorded) {
+  std::vector<Finding> result;
+  RuleInput input = recorded;
+  std::string applied;
+  for (std::vector<Finding> open = evaluate_all(input, result); !open.empty();) {
+    auto best = std::min_element(open.begin(), open.end(), ranks_before);
+    Finding first = std::move(*best);
+    open.erase(best);
+    if (first.prediction && !applied.empty()) first.prediction->assumptions.push_back("after " + applied);
+    bool changes_what_follows = first.severity != Severity::kInfo && first.prediction;
+    result.push_back(first);
+    if (!changes_what_follows) continue;
+    assume(input, first);
+    applied += (applied.empty() ? "" : ", ") + first.fix.summary;
+    open = evaluate_all(input, result);
+  }
+  if (complains(result)) std::erase_if(result, [](const Finding& f) { return f.id == "healthy"; });
+  return result;
+}
+
+void merge(std::vector<Finding>& all, std::vector<Finding> of_rank) {
+  for (Finding& finding : of_rank) {
+    auto known = std::find_if(all.begin(), all.end(), [&](const Finding& f) { return f.id == finding.id; });
+    if (known == all.end()) {
+      all.push_back(std::move(finding));
+      continue;
+    }
+    std::vector<uint32_t> ranks = known->ranks;
+    ranks.insert(ranks.end(), finding.ranks.begin(), finding.ranks.end());
+    if (finding.lost_share > known->lost_share) *known = std::move(finding);
+    std::sort(ranks.begin(), ranks.end());
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    known->ranks = ranks;
+  }
+}
+
+std::string gain_words(double speedup) {
+  double percent = 100 * (speedup - 1);
+  return percent < 1 ? "< 1 %" : fmt::format("{:.0f} %", percent);
+}
+
+// What a user would try next and what it would bring: the answer that saves the attempt.
+std::vector<std::string> without_gain(const RuleInput& input, const std::vector<Finding>& findings) {
+  std::vector<std::string> result;
+  if (!input.loader || input.loader_check.trust() == predict::Trust::kCeilingOnly) return result;
+  predict::LoaderSetting setting = input.loader->setting;
+  for (const Finding& finding : findings)
+    if (finding.fix.setting == "num_workers" && finding.severity != Severity::kInfo)
+      setting.workers = std::stoi(finding.fix.value);
+  if (setting.workers < 1) return result;
+  double now = expected_step_ms(input, *input.loader, setting);
+  predict::LoaderSetting more = setting;
+  more.workers = setting.workers * 2;
+  result.push_back(fmt::format("more than {} worker{} {}", setting.workers, setting.workers == 1 ? "" : "s",
+                               gain_words(now / expected_step_ms(input, *input.loader, more))));
+  bool names_prefetch = std::any_of(findings.begin(), findings.end(),
+                                    [](const Finding& f) { return f.id == "dataloader-prefetch"; });
+  if (!names_prefetch) {
+    more = setting;
+    more.prefetch_factor *= 2;
+    result.push_back(fmt::format("prefetch_factor={} {}", more.prefetch_factor,
+                                 gain_words(now / expected_step_ms(input, *input.loader, more))));
+  }
+  return result;
+}
+
+void state_replay(const RuleInput& input, Diagnosis& diagnosis) {
+  auto doubt = [&](const char* what, const predict::ReplayCheck& check) {
+    if (check.steps == 0 || check.trust() != predict::Trust::kCeilingOnly) return;
+    if (check.steps < 20)
+      diagnosis.limits.push_back(
+          fmt::format("Only {} steps were recorded: gains are ceilings, not predictions.", check.steps));
+    else
+      diagnosis.limits.push_back(fmt::format(
+          "The {} replay of the unchanged run is off by {:.0f} %: gains that rest on it are ceilings.", what,
+          100 * std::abs(check.error())));
+  };
+  doubt("loader", input.loader_check);
+  if (input.loader_check.steps == 0 || input.loader_check.steps >= 20) doubt("device", input.stream_check);
+  const predict::ReplayCheck& used = input.loader ? input.loader_check : input.stream_check;
+  if (used.steps > 0 && !diagnosis.replay) diagnosis.replay = used;
+}
+
+}  // namespace
+
+Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks) {
+  Diagnosis diagnosis;
+  diagnosis.limits = limits(run, ranks);
+  for (const attribute::RankAttribution& rank : ranks) {
+    if (rank.steps.size() < kLeastSteps) continue;
+    RankReplays replays(run, rank);
+    RuleInput input = make_input(run, rank, replays);
+    std::vector<Finding> findings = rank_findings(input);
+    if (diagnosis.no_gain.empty()) diagnosis.no_gain = without_gain(input, findings);
+    state_replay(input, diagnosis);
+    merge(diagnosis.findings, std::move(findings));
+  }
+  if (ranks.size() > 1) std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(), ranks_before);
+  if (complains(diagnosis.findings))
+    std::erase_if(diagnosis.findings, [](const Finding& f) { return f.id == "healthy"; });
+  diagnosis.verdict = verdict(run, ranks, diagnosis.findings);
+  return diagnosis;
+}
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// From attributed ranks to a diagnosis: evaluates every rule on every rank, merges what ranks share, ranks
+// the findings by predicted gain (low end first), predicts the second on top of the first, and names the
+// verdict and everything that could not be seen. Pure function of its arguments, apart from reading debug
+// information of the recorded programs (location.h).
+#pragma once
+
+#include <vector>
+
+#include "analyzer/advise/finding.h"
+#include "analyzer/attribute/attribution.h"
+#include "analyzer/model/run.h"
+
+namespace gpuwatch::advise {
+
+Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks);
+
+Verdict verdict(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
+                const std::vector<Finding>& findings);
+std::vector<std::string> limits(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks);
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// One sentence for each thing that could not be seen or concluded. Silence would read as "nothing there".
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "analyzer/advise/diagnose.h"
+#include "analyzer/io/printable.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+using attribute::RankAttribution;
+
+// "on" is no limit; everything else says why a source gave nothing, or gave less.
+void add_sources(const model::Run& run, std::vector<std::string>& result) {
+  std::set<std::string> seen;
+  for (const model::Process& process : run.processes) {
+    if (!process.is_rank()) continue;
+    for (const auto& [name, state] : process.sources) {
+      if (state == "on") continue;
+      std::string sentence = fmt::format("Source {}: {}.", io::printable(name), io::printable(state));
+      if (seen.insert(sentence).second) result.push_back(sentence);
+    }
+  }
+}
+
+void add_losses(const model::Run& run, std::vector<std::string>& result) {
+  std::map<std::string, uint64_t> losses;
+  for (const model::Process& process : run.processes)
+    for (const auto& [reason, count] : process.losses) losses[reason] += count;
+  for (const auto& [reason, count] : losses)
+    if (count > 0) result.push_back(fmt::format("{} records were lost: {}.", count, io::printable(reason)));
+}
+
+void add_rank(const model::Run& run, const RankAttribution& rank, std::vector<std::string>& result) {
+  const model::Process& process = run.processes.at(rank.process);
+  std::string who = process.rank >= 0 ? fmt::format("Rank {}", process.rank) : "The process";
+  if (rank.device == model::kNone && rank.time(Category::DeviceUnobserved) == 0)
+    result.push_back(fmt::format("{} computed on the CPU; nothing is said about a GPU.", who));
+  if (rank.time(Category::DeviceUnobserved) > 0)
+    result.push_back(
+        fmt::format("{} used CUDA without a device timeline: device busy and idle are not known for {:.0f} % "
+                    "of the time.",
+                    who, 100 * rank.share(Category::DeviceUnobserved)));
+  size_t warm_up = std::count_if(rank.series.steps.begin(), rank.series.steps.end(),
+                                 [](const model::Step& step) { return step.is_warm_up; });
+  if (warm_up > 0)
+    result.push_back(fmt::format("{}: {} warm-up steps are not part of the figures.", who, warm_up));
+  for (const model::LoaderPass& pass : process.passes) {
+    bool worker_lost = std::any_of(pass.workers.begin(), pass.workers.end(), [](const model::Worker& worker) {
+      return worker.process == model::kNone;
+    });
+    if (!worker_lost) continue;
+    result.push_back(fmt::format("{}: some loader workers left no trace; what they did is not known.", who));
+    break;
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> limits(const model::Run& run, const std::vector<RankAttribution>& ranks) {
+  std::vector<std::string> result;
+  for (const std::string& sentence : run.damage) result.push_back(io::printable(sentence));
+  for (const std::string& sentence : run.stopped) result.push_back(io::printable(sentence));
+  add_sources(run, result);
+  add_losses(run, result);
+  for (const RankAttribution& rank : ranks) add_rank(run, rank, result);
+  if (run.kernels_total > run.kernels_matched)
+    result.push_back(fmt::format("{} of {} kernels have no known launch.",
+                                 run.kernels_total - run.kernels_matched, run.kernels_total));
+  return result;
+}
+
+}  // namespace gpuwatch::advise

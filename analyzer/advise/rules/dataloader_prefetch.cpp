@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyzer/advise/rule.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kDataloaderPrefetch;
+
+namespace {
+
+constexpr double kLeastInputShare = 0.02;
+constexpr double kWithinBest = 1.01;
+constexpr int kMostAhead = 16;
+
+constexpr Threshold kThresholds[] = {
+    {"share of the step spent waiting for data", kLeastInputShare, "of the step",
+     "uneven batches cost little each; below it nothing can be gained"},
+    kLeastGain,
+    {"prefetch_factor", kMostAhead, "batches a worker", "every batch ahead is held in shared memory"},
+};
+
+// Spread of the batch times against their mean: what a longer buffer evens out.
+double variation(const predict::LoaderRecording& loader) {
+  double sum = 0, squares = 0, count = 0;
+  for (const predict::RecordedPass& pass : loader.passes) {
+    for (const predict::BatchCost& batch : pass.batches) {
+      sum += batch.service_ns;
+      squares += batch.service_ns * batch.service_ns;
+      ++count;
+    }
+  }
+  if (count < 2 || sum <= 0) return 0;
+  double mean = sum / count;
+  return std::sqrt(std::max(0.0, squares / count - mean * mean)) / mean;
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  predict::LoaderSetting setting = input.loader_setting();
+  double lost =
+      input.rank.share(attribute::Group::Input) - input.rank.share(attribute::Category::InputStartup);
+  if (!input.loader || setting.workers < 1 || lost < kLeastInputShare) return std::nullopt;
+  int before = setting.prefetch_factor;
+  if (before >= kMostAhead) return std::nullopt;
+  double best = 0;
+  for (int pass = 0; pass < 2; ++pass) {  // find the best, then the smallest close to it
+    for (setting.prefetch_factor = before + 1; setting.prefetch_factor <= kMostAhead;
+         setting.prefetch_factor = setting.prefetch_factor < 4 ? setting.prefetch_factor + 1
+                                                               : setting.prefetch_factor * 2) {
+      double ms = expected_step_ms(input, *input.loader, setting);
+      if (pass == 0 && (best == 0 || ms < best)) best = ms;
+      if (pass == 1 && ms <= best * kWithinBest) break;
+    }
+  }
+  if (setting.prefetch_factor > kMostAhead || input.now_ms < best * kLeastSpeedup) return std::nullopt;
+
+  Finding finding = make_finding(kDataloaderPrefetch, input, std::min(lost, 1 - best / input.now_ms));
+  finding.title = "Batches take unequal time and too few are made ahead";
+  finding.evidence = {share_evidence(input, attribute::Category::InputNoPrefetch),
+                      share_evidence(input, attribute::Category::InputHeadOfLine),
+                      {"spread of the batch times", 100 * variation(*input.loader), "% of their mean"}};
+  finding.fix.setting = "prefetch_factor";
+  finding.fix.value = std::to_string(setting.prefetch_factor);
+  finding.fix.summary = fmt::format("prefetch_factor={}", setting.prefetch_factor);
+  finding.fix.snippet = fmt::format("DataLoader(..., prefetch_factor={})", setting.prefetch_factor);
+  if (const model::Loader* configured = input.configured_loader())
+    finding.fix.location = configured->location;
+  finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
+  if (!finding.prediction) finding.ceiling_speedup = input.now_ms / std::max(input.input_floor_ms(), 1e-6);
+  return finding;
+}
+
+}  // namespace
+
+const Rule kDataloaderPrefetch{
+    "dataloader-prefetch",
+    "The buffer between workers and training is too short for batches that take unequal time: workers stand "
+    "idle, "
+    "then training waits.",
+    "Data waits while workers have nothing asked of them, batch times that vary, and a replay with a longer "
+    "buffer "
+    "that is faster with the same workers.",
+    "`prefetch_factor=N` at the loader's line, the smallest within 1 % of the best predicted one.",
+    kThresholds,
+    evaluate};
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/advise/rule.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kInputDecode;
+
+namespace {
+
+constexpr double kLeastLeftWait = 0.10;
+constexpr double kLeastCpuShare = 0.70;
+
+constexpr Threshold kThresholds[] = {
+    {"data wait that is left with the best worker count", kLeastLeftWait, "of the step",
+     "below it workers alone solve the problem"},
+    {"CPU time of a fetch", kLeastCpuShare, "of its duration",
+     "less, and waiting for storage is the larger part"},
+};
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  if (!input.loader) return std::nullopt;
+  double cpu = 0, service = 0, batches = 0;
+  for (const predict::RecordedPass& pass : input.loader->passes) {
+    for (const predict::BatchCost& batch : pass.batches) {
+      cpu += batch.cpu_ns;
+      service += batch.service_ns;
+      ++batches;
+    }
+  }
+  if (service <= 0 || cpu / service < kLeastCpuShare) return std::nullopt;
+  predict::LoaderSetting setting = input.loader->setting;
+  int most = std::max<int>(1, int(input.process.cpu_count) / std::max(1, input.ranks_on_host));
+  setting.workers = std::max(setting.workers, most);
+  predict::LoaderReplay all_cores = predict::replay(*input.loader, setting);
+  double step = std::max(all_cores.step_ms, input.device_busy_ms());
+  double left = step > 0 ? all_cores.wait_ms / step : 0;
+  if (left < kLeastLeftWait) return std::nullopt;
+
+  Finding finding = make_finding(kInputDecode, input, left);
+  finding.severity = Severity::kMinor;
+  finding.title = "CPU transforms are the limit even with every core at work";
+  finding.evidence = {{"CPU time for one batch", cpu / batches / 1e6, "ms"},
+                      {"CPU share of a fetch", 100 * cpu / service, "%"},
+                      {"data wait left with all cores", 100 * left, "% of the step"},
+                      share_evidence(input, attribute::Category::InputTransform)};
+  finding.fix.summary = "cheaper or precomputed transforms, smaller source images, or transforms on the GPU";
+  finding.fix.setting = "transforms";
+  if (const model::Loader* configured = input.configured_loader())
+    finding.fix.location = configured->location;
+  finding.ceiling_speedup = std::max(1.0, input.now_ms / std::max(input.input_floor_ms(), 1e-6));
+  return finding;
+}
+
+}  // namespace
+
+const Rule kInputDecode{
+    "input-decode",
+    "Decoding and augmentation on the CPU take more than the cores can give; no loader setting helps any "
+    "more.",
+    "Fetches are mostly CPU time, and the replay with a worker on every core still waits for data.",
+    "Cheaper, cached or precomputed transforms, source files of the size that training uses, or transforms "
+    "on "
+    "the GPU.",
+    kThresholds,
+    evaluate};
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+
+#include "analyzer/cli/analyze.h"
+#include "analyzer/cli/doctor.h"
+#include "analyzer/cli/paths.h"
+#include "analyzer/cli/run.h"
+#include "analyzer/cli/terminal.h"
+#include "analyzer/io/printable.h"
+#include "analyzer/io/user_error.h"
+#include "analyzer/report/report.h"
+
+namespace {
+
+using namespace gpuwatch;
+
+constexpr int kUsageError = 2;
+
+int fail(const std::string& sentence) {
+  fmt::print(stderr, "gpuwatch: {}\n", io::printable(sentence, 1000));
+  return kUsageError;
+}
+
+int print(const std::string& text) {
+  bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  return written ? 0 : fail("cannot write the output; is the disk full?");
+}
+
+struct Commands {
+  CLI::App app{"Says where each second of a training job went, and what to change."};
+  cli::AnalyzeOptions analyze;
+  cli::RunOptions run;
+  CLI::App *analyze_command, *run_command, *lib_command, *doctor_command, *findings_command;
+
+  Commands() {
+    app.set_version_flag("--version", "gpuwatch " GPUWATCH_VERSION);
+    app.require_subcommand(1);
+    app.failure_message([](const CLI::App*, const CLI::Error& error) {
+      return fmt::format("gpuwatch: {}; see gpuwatch --help\n", io::printable(error.what(), 1000));
+    });
+    run_command = app.add_subcommand("run", "run a command under gpuwatch and print one report when it ends");
+    run_command->add_option("-o,--out", run.out,
+                            "run directory (default: GPUWATCH_OUT, else ./gpuwatch-<script>-<run id>)");
+    run_command->add_flag("--no-report", run.no_report, "record only");
+    run_command->add_option("command", run.command, "the command and its arguments")->required();
+
+    analyze_command = app.add_subcommand("analyze", "report on a recorded run");
+    analyze_command->add_option("trace", analyze.traces,
+                                "run directories or trace files (default: the newest run here)");
+    analyze_command->add_flag("--json", analyze.json, "print JSON (schema gpuwatch.report.v1)");
+    analyze_command->add_option("--rank", analyze.rank, "only this rank");
+    analyze_command->add_option("--steps", analyze.steps,
+                                "only recorded steps A:B, counted from 0, without B");
+
+    lib_command = app.add_subcommand("lib", "print the library's path, for LD_PRELOAD=$(gpuwatch lib)");
+    doctor_command = app.add_subcommand("doctor", "say what can be seen on this machine, and why");
+    findings_command = app.add_subcommand("findings", "print docs/findings.md")->group("");
+    findings_command->add_flag("--markdown", "the only format there is");
+  }
+
+  int execute() {
+    if (*run_command) return cli::run(run);
+    if (*analyze_command)
+      return print(cli::analyze(analyze, !analyze.json && cli::is_terminal(STDOUT_FILENO),
+                                cli::terminal_width(STDOUT_FILENO)));
+    if (*lib_command) return print(cli::library() + "\n");
+    if (*doctor_command) return print(cli::doctor());
+    return print(report::findings_markdown());
+  }
+};
+
+// `run` ends gpuwatch's own options at the first word that is not one, as env and nohup do: what follows,
+// dashes included, is the command's.
+std::vector<std::string> take_command(int& argc, char** argv) {
+  std::vector<std::string> command;
+  if (argc < 3 || std::string_view(argv[1]) != "run") return command;
+  int at = 2;
+  while (at < argc && argv[at][0] == '-' && std::string_view(argv[at]) != "--") {
+    std::string_view option = argv[at];
+    at += option == "-o" || option == "--out" ? 2 : 1;
+  }
+  int options_end = std::min(at, argc);
+  if (at < argc && std::string_view(argv[at]) == "--") ++at;
+  for (; at < argc; ++at) command.push_back(argv[at]);
+  argc = options_end;
+  return command;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Commands commands;
+    std::vector<std::string> command = take_command(argc, argv);
+    if (!command.empty()) commands.run_command->get_option("command")->required(false);
+    try {
+      commands.app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+      return commands.app.exit(error) == 0 ? 0 : kUsageError;
+    }
+    commands.run.command = std::move(command);
+    return commands.execute();
+  } catch (const io::UserError& error) {
+    return fail(error.what());
+  } catch (const std::bad_alloc&) {
+    return fail("not enough memory for this trace; analyze fewer files, or one rank's");
+  } catch (const std::exception& error) {
+    return fail(fmt::format("internal error, please report it: {}", error.what()));
+  }
+}

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/cli/paths.h"
+
+#include <filesystem>
+
+#include "analyzer/io/user_error.h"
+
+namespace gpuwatch::cli {
+
+namespace fs = std::filesystem;
+
+std::string own_directory() {
+  std::error_code error;
+  fs::path executable = fs::read_symlink("/proc/self/exe", error);
+  return error ? "." : executable.parent_path().string();
+}
+
+std::string find_library() {
+  fs::path prefix = fs::path(own_directory()).parent_path();
+  for (const char* folder : {"lib", "lib64", "lib/x86_64-linux-gnu"}) {
+    fs::path candidate = prefix / folder / "libgpuwatch.so";
+    std::error_code error;
+    if (fs::is_regular_file(candidate, error)) return candidate.string();
+  }
+  return "";
+}
+
+std::string library() {
+  std::string path = find_library();
+  if (path.empty())
+    throw io::UserError("libgpuwatch.so is not in " +
+                        (fs::path(own_directory()).parent_path() / "lib").string() +
+                        ": build or install all of gpuwatch");
+  return path;
+}
+
+}  // namespace gpuwatch::cli

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/cli/run.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include "analyzer/cli/analyze.h"
+#include "analyzer/cli/paths.h"
+#include "analyzer/cli/terminal.h"
+#include "analyzer/io/printable.h"
+#include "analyzer/io/user_error.h"
+
+namespace gpuwatch::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kForwarded[] = {SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGALRM, SIGWINCH, SIGCONT};
+
+std::string run_directory(const RunOptions& options) {
+  if (!options.out.empty()) return fs::absolute(options.out).string();
+  if (const char* set = std::getenv("GPUWATCH_OUT"); set && *set) return fs::absolute(set).string();
+  std::time_t now = std::time(nullptr);
+  std::string name = fmt::format("gpuwatch-{}-{:%Y%m%d-%H%M%S}-{}", script_name(options.command),
+                                 fmt::localtime(now), getpid());
+  return fs::absolute(name).string();
+}
+
+// Ours first; what the user preloads (an allocator, usually) stays.
+void prepend_preload(const std::string& path) {
+  const char* before = std::getenv("LD_PRELOAD");
+  std::string value = before && *before ? path + ":" + before : path;
+  setenv("LD_PRELOAD", value.c_str(), 1);
+}
+
+[[noreturn]] void become(const RunOptions& options, const std::string& path, const std::string& out,
+                         const sigset_t& mask) {
+  prepend_preload(path);
+  setenv("GPUWATCH_OUT", out.c_str(), 1);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  std::vector<char*> arguments;
+  for (const std::string& argument : options.command)
+    arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  execvp(arguments[0], arguments.data());
+  int error = errno;
+  fmt::print(stderr, "gpuwatch: cannot start {}: {}\n", io::printable(options.command[0]),
+             std::strerror(error));
+  _exit(error == ENOENT ? 127 : 126);
+}
+
+// A signal from the terminal reached the command as well; one that was sent to us alone did not.
+bool reached_us_alone(const siginfo_t& signal) {
+  return signal.si_code == SI_USER || signal.si_code == SI_QUEUE;
+}
+
+int wait_for(pid_t child, const sigset_t& signals) {
+  for (;;) {
+    siginfo_t signal;
+    int number = sigwaitinfo(&signals, &signal);
+    if (number < 0) continue;
+    if (number != SIGCHLD) {
+      if (reached_us_alone(signal)) kill(child, number);
+      continue;
+    }
+    int status = 0;
+    while (waitpid(child, &status, WNOHANG | WUNTRACED | WCONTINUED) == child) {
+      if (WIFEXITED(status)) return WEXITSTATUS(status);
+      if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
+      // Stopped together (Ctrl-Z) so that the shell gets its terminal back; continued by SIGCONT above.
+      if (WIFSTOPPED(status)) kill(getpid(), SIGSTOP), kill(child, SIGCONT);
+    }
+  }
+}
+
+bool holds_traces(const std::string& directory) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(directory, error))
+    if (entry.path().extension() == ".gwt") return true;
+  return false;
+}
+
+void print_report(const std::string& directory) {
+  if (!holds_traces(directory)) {
+    fmt::print(stderr,
+               "gpuwatch: nothing to report: the command used no CUDA, NCCL, data loader or optimizer that "
+               "gpuwatch knows\n");
+    return;
+  }
+  try {
+    AnalyzeOptions options;
+    options.traces = {directory};
+    std::string report = analyze(options, is_terminal(STDERR_FILENO), terminal_width(STDERR_FILENO));
+    fmt::print(stderr, "\n{}traces {}\n", report, io::printable(directory));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "gpuwatch: no report: {}\n", error.what());
+  }
+}
+
+}  // namespace
+
+std::string script_name(const std::vector<std::string>& command) {
+  std::string chosen = command.empty() ? "run" : command[0];
+  bool is_python = fs::path(chosen).filename().string().starts_with("python");
+  for (size_t i = 1; i < command.size() && is_python; ++i) {
+    bool is_module = command[i] == "-m" && i + 1 < command.size();
+    if (!is_module && (command[i].starts_with("-") || !command[i].ends_with(".py"))) continue;
+    chosen = is_module ? command[i + 1] : command[i];
+    break;
+  }
+  fs::path path(chosen);
+  std::string name = path.extension() == ".py" ? path.stem().string() : path.filename().string();
+  for (char& c : name)
+    if (!std::isalnum(static_cast<unsigned char>(c)) && !std::strchr("._-", c)) c = '_';
+  return name.empty() ? "run" : name.substr(0, 64);
+}
+
+int run(const RunOptions& options) {
+  std::string path = library();
+  if (path.find_first_of(": \t") != std::string::npos)
+    throw io::UserError("the library's path " + io::printable(path) +
+                        " has a blank or a colon, which LD_PRELOAD cannot hold: install gpuwatch elsewhere");
+  std::string out = run_directory(options);
+  sigset_t signals, before;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGCHLD);
+  for (int number : kForwarded) sigaddset(&signals, number);
+  sigprocmask(SIG_BLOCK, &signals, &before);
+  pid_t child = fork();
+  if (child < 0) throw io::UserError(fmt::format("cannot start a process: {}", std::strerror(errno)));
+  if (child == 0) become(options, path, out, before);
+  int code = wait_for(child, signals);
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (!options.no_report) print_report(out);
+  return code;
+}
+
+}  // namespace gpuwatch::cli

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/report/facts.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace gpuwatch::report {
+namespace {
+
+// A recorded call costs at most this on the machines that the recorder was measured on (docs/performance.md).
+constexpr double kCallCostNs = 50;
+
+double percentile(const std::vector<double>& sorted, double p) {
+  if (sorted.empty()) return 0;
+  double at = p * double(sorted.size() - 1);
+  size_t below = size_t(at);
+  double above = sorted[std::min(below + 1, sorted.size() - 1)];
+  return sorted[below] + (at - double(below)) * (above - sorted[below]);
+}
+
+}  // namespace
+
+StepFacts step_facts(const attribute::RankAttribution& rank) {
+  StepFacts facts;
+  facts.count = rank.series.steps.size();
+  facts.recorded = rank.steps.size();
+  facts.source = rank.series.source;
+  facts.samples_per_step = rank.series.samples_per_step;
+  std::vector<double> lengths_ms;
+  for (const attribute::StepAttribution& step : rank.steps)
+    lengths_ms.push_back(double(step.step.end - step.step.begin) / 1e6);
+  if (lengths_ms.empty()) return facts;
+  std::sort(lengths_ms.begin(), lengths_ms.end());
+  facts.mean_ms = rank.mean_step_ms();
+  facts.p50_ms = percentile(lengths_ms, 0.50);
+  facts.p95_ms = percentile(lengths_ms, 0.95);
+  if (facts.mean_ms > 0) facts.samples_per_s = facts.samples_per_step * 1e3 / facts.mean_ms;
+  return facts;
+}
+
+std::vector<LoaderFacts> loader_facts(const model::Process& process) {
+  std::vector<LoaderFacts> result(process.loaders.size());
+  std::vector<size_t> fetched(process.loaders.size());
+  for (size_t i = 0; i < result.size(); ++i) result[i].loader = &process.loaders[i];
+  for (const model::LoaderPass& pass : process.passes) {
+    if (pass.loader >= result.size()) continue;
+    LoaderFacts& facts = result[pass.loader];
+    for (const model::Batch& batch : pass.batches) {
+      if (batch.next.end > batch.next.begin) {
+        ++facts.batches;
+        facts.wait_s += double(batch.next.length()) / 1e9;
+      }
+      if (batch.fetch.end > batch.fetch.begin) {
+        ++fetched[pass.loader];
+        facts.fetch_ms_mean += double(batch.fetch.length()) / 1e6;
+      }
+    }
+  }
+  for (size_t i = 0; i < result.size(); ++i)
+    if (fetched[i] > 0) result[i].fetch_ms_mean /= double(fetched[i]);
+  return result;
+}
+
+std::string fact(const model::Process& process, const std::string& key) {
+  auto found = process.facts.find(key);
+  return found == process.facts.end() ? "" : found->second;
+}
+
+std::string framework(const model::Process& process) {
+  for (const char* name : {"torch", "tensorflow", "jax"})
+    if (std::string version = fact(process, name); !version.empty()) return std::string(name) + " " + version;
+  return "";
+}
+
+std::string device_name(const Report& report, const attribute::RankAttribution& rank) {
+  if (rank.device == model::kNone)
+    return rank.time(attribute::Category::DeviceUnobserved) > 0 ? "unobserved" : "cpu";
+  const model::Device& device = report.run.processes.at(rank.process).devices.at(rank.device);
+  return device.name.empty() ? fmt::format("device {}", device.ordinal) : device.name;
+}
+
+std::string end_words(const model::Process& process) {
+  if (process.is_running) return "running";
+  switch (process.end_state) {
+    case model::EndState::kExited:
+      return process.exit_code == 0 ? "exited" : fmt::format("exit code {}", process.exit_code);
+    case model::EndState::kKilledOrRunning:
+      return "killed";
+    case model::EndState::kUnknown:
+      break;
+  }
+  return "unknown";
+}
+
+std::vector<std::string> open_call_words(const model::Run& run, const model::Process& process) {
+  std::vector<std::string> result;
+  for (size_t t = 0; t < process.threads.size(); ++t) {
+    const model::Thread& thread = process.threads[t];
+    if (thread.open_calls.empty()) continue;
+    std::string calls;
+    for (const model::OpenCall& call : thread.open_calls) {
+      std::string name =
+          call.operation < run.operations.size() ? run.operations[call.operation].name : "unknown call";
+      calls += (calls.empty() ? "" : " > ") + name;
+    }
+    double waited_s = double(process.last_seen - thread.open_calls.front().since) / 1e9;
+    std::string who = t == process.training_thread ? "training thread"
+                      : thread.name.empty()        ? "thread"
+                                                   : thread.name;
+    result.push_back(
+        fmt::format("{} {} in {}{}", who, thread.tid, calls,
+                    waited_s > 0.001 ? fmt::format(", {:.3g} s before the last record", waited_s) : ""));
+  }
+  return result;
+}
+
+double duration_s(const model::Run& run) {
+  model::Ns begin = 0, end = 0;
+  for (const model::Process& process : run.processes) {
+    if (process.start == 0 && process.last_seen == 0) continue;
+    begin = begin == 0 ? process.start : std::min(begin, process.start);
+    end = std::max(end, process.last_seen);
+  }
+  return double(end - begin) / 1e9;
+}
+
+double recorded_share(const Report& report) {
+  size_t all = 0, recorded = 0;
+  for (const attribute::RankAttribution& rank : report.ranks) {
+    all += rank.series.steps.size();
+    recorded += size_t(std::count_if(rank.series.steps.begin(), rank.series.steps.end(),
+                                     [](const model::Step& step) { return !step.is_warm_up; }));
+  }
+  return all > 0 ? double(recorded) / double(all) : 0;
+}
+
+double own_cost_share(const Report& report) {
+  double worst = 0;
+  for (const attribute::RankAttribution& rank : report.ranks) {
+    const model::Process& process = report.run.processes.at(rank.process);
+    if (process.training_thread == model::kNone || rank.wall_ns <= 0 || rank.steps.empty()) continue;
+    const auto& calls = process.threads.at(process.training_thread).calls;
+    model::Ns begin = rank.steps.front().step.begin, end = rank.steps.back().step.end;
+    auto inside = std::count_if(calls.begin(), calls.end(), [&](const model::HostCall& call) {
+      return call.begin >= begin && call.begin < end;
+    });
+    worst = std::max(worst, double(inside) * kCallCostNs / double(end - begin));
+  }
+  return worst;
+}
+
+double matched_share(const model::Run& run) {
+  return run.kernels_total > 0 ? double(run.kernels_matched) / double(run.kernels_total) : 1;
+}
+
+}  // namespace gpuwatch::report

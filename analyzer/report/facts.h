@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What both forms of the report say about a run, computed once. Nanoseconds and shares; pure functions.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/report/report.h"
+
+namespace gpuwatch::report {
+
+struct StepFacts {
+  size_t count = 0, recorded = 0;
+  double mean_ms = 0, p50_ms = 0, p95_ms = 0;
+  double samples_per_step = 0, samples_per_s = 0;
+  std::string source;
+};
+
+struct LoaderFacts {
+  const model::Loader* loader = nullptr;
+  size_t batches = 0;
+  double wait_s = 0;  // in next() calls that returned a batch
+  double fetch_ms_mean = 0;
+};
+
+StepFacts step_facts(const attribute::RankAttribution& rank);
+std::vector<LoaderFacts> loader_facts(const model::Process& process);
+
+std::string fact(const model::Process& process, const std::string& key);  // "" if unknown
+std::string framework(const model::Process& process);                     // "torch 2.13.0", "" if none
+std::string device_name(const Report& report, const attribute::RankAttribution& rank);  // "cpu" without one
+std::string end_words(const model::Process& process);  // "exited", "killed", "running", "exit code 3"
+std::vector<std::string> open_call_words(const model::Run& run, const model::Process& process);
+
+double duration_s(const model::Run& run);
+double recorded_share(const Report& report);  // of the steps
+double own_cost_share(const Report& report);  // estimated
+double matched_share(const model::Run& run);  // of the kernels; 1 without any
+
+}  // namespace gpuwatch::report

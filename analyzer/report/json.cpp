@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contract gpuwatch.report.v1: fields may be added, never changed or removed.
+#include <ctime>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "analyzer/io/printable.h"
+#include "analyzer/report/facts.h"
+#include "libinject/trace/layout.h"
+
+namespace gpuwatch::report {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Valid UTF-8 without control characters; longer than a terminal line where a name is.
+std::string clean(const std::string& text) {
+  return io::printable(text, 4096);
+}
+Json text_or_null(const std::string& text) {
+  return text.empty() ? Json(nullptr) : Json(clean(text));
+}
+Json known(int value) {
+  return value < 0 ? Json(nullptr) : Json(value);
+}
+Json flag(int value) {
+  return value < 0 ? Json(nullptr) : Json(value != 0);
+}
+
+const model::Process* main_process(const Report& report) {
+  if (!report.ranks.empty()) return &report.run.processes.at(report.ranks.front().process);
+  for (const model::Process& process : report.run.processes)
+    if (process.worker_of == model::kNone) return &process;
+  return nullptr;
+}
+
+std::string version_number(int version) {
+  if (version <= 0) return "";
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+Json versions(const Report& report) {
+  const model::Process* process = main_process(report);
+  Json result;
+  result["gpuwatch"] = report.version;
+  result["format"] = std::to_string(trace::kMajorVersion) + "." + std::to_string(trace::kMinorVersion);
+  auto of_fact = [&](const char* key) { return process ? text_or_null(fact(*process, key)) : Json(nullptr); };
+  result["python"] = of_fact("python");
+  result["framework"] = process ? text_or_null(framework(*process)) : Json(nullptr);
+  std::string cuda, driver;
+  if (process && !process->devices.empty()) {
+    cuda = version_number(process->devices.front().runtime_version);
+    driver = version_number(process->devices.front().driver_version);
+  }
+  result["cuda"] = text_or_null(cuda);
+  result["driver"] = text_or_null(driver);
+  result["nccl"] = of_fact("nccl");
+  return result;
+}
+
+std::string utc(int64_t realtime_ns) {
+  if (realtime_ns <= 0) return "";
+  std::time_t seconds = realtime_ns / 1'000'000'000;
+  std::tm parts{};
+  char buffer[32];
+  if (!gmtime_r(&seconds, &parts) || !std::strftime(buffer, sizeof buffer, "%Y-%m-%dT%H:%M:%SZ", &parts))
+    return "";
+  return buffer;
+}
+
+Json job(const Report& report) {
+  const model::Process* process = main_process(report);
+  Json result;
+  result["run_id"] = text_or_null(report.run.run_id);
+  result["user"] = process ? text_or_null(process->user) : Json(nullptr);
+  result["scheduler"] = process ? text_or_null(fact(*process, "scheduler")) : Json(nullptr);
+  result["script"] = process ? text_or_null(process->script) : Json(nullptr);
+  int64_t start = process ? process->start_realtime_ns : 0;
+  result["start"] = text_or_null(utc(start));
+  result["end"] =
+      process && start > 0 ? text_or_null(utc(start + (process->last_seen - process->start))) : Json(nullptr);
+  result["end_state"] = process ? end_words(*process) : "unknown";
+  Json waiting = Json::array();
+  if (process && process->end_state != model::EndState::kExited)
+    for (const std::string& words : open_call_words(report.run, *process)) waiting.push_back(clean(words));
+  result["open_calls"] = waiting;
+  return result;
+}
+
+Json trace(const Report& report) {
+  Json result;
+  uint64_t lost = 0;
+  for (const model::Process& process : report.run.processes)
+    for (const auto& [reason, count] : process.losses) lost += count;
+  result["processes"] = report.run.processes.size();
+  result["ranks"] = report.ranks.size();
+  result["duration_s"] = duration_s(report.run);
+  result["events"] = report.run.events;
+  result["bytes"] = report.run.bytes;
+  result["lost_events"] = lost;
+  result["recorded_share"] = recorded_share(report);
+  result["clock_error_ns"] = report.run.clock_error_ns;
+  return result;
+}
+
+Json coverage(const Report& report) {
+  Json sources = Json::object();
+  for (const model::Process& process : report.run.processes) {
+    if (!process.is_rank()) continue;
+    for (const auto& [name, state] : process.sources)
+      if (!sources.contains(clean(name)) || state != "on") sources[clean(name)] = clean(state);
+  }
+  Json result;
+  result["sources"] = sources;
+  result["launches_matched_share"] =
+      report.run.kernels_total ? Json(matched_share(report.run)) : Json(nullptr);
+  return result;
+}
+
+Json steps(const attribute::RankAttribution& rank) {
+  StepFacts facts = step_facts(rank);
+  Json result;
+  result["count"] = facts.count;
+  result["recorded"] = facts.recorded;
+  result["mean_ms"] = facts.mean_ms;
+  result["p50_ms"] = facts.p50_ms;
+  result["p95_ms"] = facts.p95_ms;
+  bool has_samples = facts.samples_per_step > 0;
+  result["samples_per_step"] = has_samples ? Json(facts.samples_per_step) : Json(nullptr);
+  result["samples_per_s"] = has_samples ? Json(facts.samples_per_s) : Json(nullptr);
+  result["source"] = clean(facts.source);
+  return result;
+}
+
+Json attribution(const attribute::RankAttribution& rank) {
+  Json result = Json::array();
+  for (size_t i = 0; i < attribute::kCategoryCount; ++i) {
+    model::Ns ns = rank.times[i];
+    if (ns == 0) continue;
+    Json entry;
+    entry["category"] = attribute::kCategories[i].name;
+    entry["ns"] = ns;
+    entry["seconds"] = double(ns) / 1e9;
+    entry["share"] = rank.wall_ns ? double(ns) / double(rank.wall_ns) : 0;
+    result.push_back(entry);
+  }
+  return result;
+}
+
+Json loader(const LoaderFacts& facts) {
+  const model::Loader& configured = *facts.loader;
+  Json result;
+  result["class"] = clean(configured.class_name);
+  result["dataset"] = clean(configured.dataset);
+  result["num_workers"] = known(configured.num_workers);
+  result["batch_size"] = known(configured.batch_size);
+  result["pin_memory"] = flag(configured.pin_memory);
+  result["prefetch_factor"] = known(configured.prefetch_factor);
+  result["persistent_workers"] = flag(configured.persistent_workers);
+  result["batches"] = facts.batches;
+  result["wait_s"] = facts.wait_s;
+  result["fetch_ms_mean"] = facts.fetch_ms_mean;
+  result["location"] = text_or_null(configured.location);
+  return result;
+}
+
+Json rank(const Report& report, const attribute::RankAttribution& row) {
+  const model::Process& process = report.run.processes.at(row.process);
+  Json result;
+  result["rank"] = process.rank >= 0 ? process.rank : 0;
+  result["host"] = clean(process.host);
+  result["pid"] = process.pid;
+  result["device"] = clean(device_name(report, row));
+  result["framework"] = text_or_null(framework(process));
+  result["steps"] = steps(row);
+  result["wall_ns"] = row.wall_ns;
+  result["attribution"] = attribution(row);
+  result["loaders"] = Json::array();
+  for (const LoaderFacts& facts : loader_facts(process)) result["loaders"].push_back(loader(facts));
+  return result;
+}
+
+Json prediction(const std::optional<predict::Prediction>& predicted) {
+  if (!predicted) return nullptr;
+  Json result;
+  result["metric"] = predicted->metric;
+  result["now"] = predicted->now;
+  result["low"] = predicted->value.low;
+  result["expected"] = predicted->value.expected;
+  result["high"] = predicted->value.high;
+  result["speedup"] = {{"low", predicted->speedup.low},
+                       {"expected", predicted->speedup.expected},
+                       {"high", predicted->speedup.high}};
+  result["assumptions"] = Json::array();
+  for (const std::string& assumption : predicted->assumptions)
+    result["assumptions"].push_back(clean(assumption));
+  return result;
+}
+
+const char* severity_name(advise::Severity severity) {
+  switch (severity) {
+    case advise::Severity::kInfo:
+      return "info";
+    case advise::Severity::kMinor:
+      return "minor";
+    case advise::Severity::kMajor:
+      break;
+  }
+  return "major";
+}
+
+Json finding(const advise::Finding& found) {
+  Json result;
+  result["id"] = found.id;
+  result["severity"] = severity_name(found.severity);
+  result["title"] = clean(found.title);
+  result["ranks"] = found.ranks;
+  result["lost_share"] = found.lost_share;
+  result["evidence"] = Json::array();
+  for (const advise::Evidence& evidence : found.evidence)
+    result["evidence"].push_back(
+        {{"what", clean(evidence.what)}, {"value", evidence.value}, {"unit", clean(evidence.unit)}});
+  result["fix"] = {{"summary", clean(found.fix.summary)},
+                   {"setting", text_or_null(found.fix.setting)},
+                   {"value", text_or_null(found.fix.value)},
+                   {"location", text_or_null(found.fix.location)},
+                   {"snippet", text_or_null(found.fix.snippet)}};
+  result["prediction"] = prediction(found.prediction);
+  result["ceiling"] = found.ceiling_speedup ? Json({{"speedup", *found.ceiling_speedup}}) : Json(nullptr);
+  return result;
+}
+
+}  // namespace
+
+nlohmann::ordered_json json(const Report& report) {
+  Json result;
+  result["schema"] = "gpuwatch.report.v1";
+  result["versions"] = versions(report);
+  result["job"] = job(report);
+  const advise::Verdict& verdict = report.diagnosis.verdict;
+  result["verdict"] = {{"id", verdict.id},
+                       {"sentence", clean(verdict.sentence)},
+                       {"ceiling_speedup", verdict.ceiling_speedup}};
+  result["trace"] = trace(report);
+  result["coverage"] = coverage(report);
+  result["overhead"] = {{"estimated_share", own_cost_share(report)}};
+  result["ranks"] = Json::array();
+  for (const attribute::RankAttribution& row : report.ranks) result["ranks"].push_back(rank(report, row));
+  result["findings"] = Json::array();
+  for (const advise::Finding& found : report.diagnosis.findings) result["findings"].push_back(finding(found));
+  result["limits"] = Json::array();
+  for (const std::string& limit : report.diagnosis.limits) result["limits"].push_back(clean(limit));
+  return result;
+}
+
+}  // namespace gpuwatch::report

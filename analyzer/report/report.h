@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The report of a run: for people (text) and for programs (JSON, schema gpuwatch.report.v1). Both are made
+// from the same Report, so that they cannot disagree. Text from traces is made printable on its way out.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "analyzer/advise/finding.h"
+#include "analyzer/attribute/attribution.h"
+#include "analyzer/model/run.h"
+
+namespace gpuwatch::report {
+
+struct Report {
+  const model::Run& run;
+  const std::vector<attribute::RankAttribution>& ranks;
+  const advise::Diagnosis& diagnosis;
+  std::string version;  // of gpuwatch
+};
+
+struct TextStyle {
+  bool colors = false;
+  size_t width = 100;  // columns; longer lines are wrapped
+};
+
+std::string text(const Report& report, TextStyle style);
+nlohmann::ordered_json json(const Report& report);
+
+// docs/findings.md, from the rules themselves.
+std::string findings_markdown();
+
+// The rank whose lines the text shows: the one that computes least.
+const attribute::RankAttribution* shown_rank(const Report& report);
+
+}  // namespace gpuwatch::report
