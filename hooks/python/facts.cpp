@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks/python/facts.h"
 
+#include <atomic>
 #include <cstring>
 
 #include "hooks/python/object.h"
@@ -11,6 +12,7 @@ namespace gpuwatch::hooks::python {
 
 namespace {
 
+constinit std::atomic<bool> g_has_version{false};
 constinit bool g_is_done = false;  // under the GIL; forked children share the file, and inherit this
 
 void put_text_attribute(const char* key, PyObject* object, const char* name) noexcept {
@@ -22,11 +24,12 @@ void put_text_attribute(const char* key, PyObject* object, const char* name) noe
 }  // namespace
 
 void put_python_facts() noexcept {
+  record::put_source("python", state_of_targets());
+  if (g_has_version.exchange(true, std::memory_order_relaxed)) return;
   base::Text<32> version;
   const char* full = g_api.Py_GetVersion();
   version.add(full, std::strcspn(full, " "));
   record::put_fact("python", version.c_str());
-  record::put_source("python", state_of_targets());
 }
 
 void put_torch_facts() noexcept {

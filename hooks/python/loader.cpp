@@ -199,6 +199,7 @@ bool wrap_loader(PyObject* module) noexcept {
   is_complete &= wrap_method(module, g_reset);
   is_complete &= wrap_method(module, g_try_put_index);
   is_complete &= wrap_method(module, g_try_get_data);
+  watch_garbage_collector();                   // a loader means training
   wrap_method(module, g_check_worker_number);  // without it, locations are those of iter()
   return is_complete;
 }

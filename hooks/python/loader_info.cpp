@@ -49,7 +49,7 @@ Location construction_site(PyObject* loader) noexcept {
 }
 
 uint32_t intern_class(PyObject* object) noexcept {
-  return object ? record::intern(class_name(object).c_str()) : 0;
+  return object && object != g_api.none ? record::intern(class_name(object).c_str()) : 0;
 }
 
 int batch_size_of(PyObject* loader) noexcept {

@@ -8,6 +8,7 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/syscall.h"
+#include "libinject/runtime/fork_epoch.h"
 
 namespace gpuwatch::hooks::python {
 
@@ -18,6 +19,14 @@ constexpr uint32_t kThreadCountEvery = 64;  // fetches; reading it takes some 10
 
 GW_TLS bool t_last_was_long = true;
 GW_TLS uint32_t t_fetches = 0;
+GW_TLS uint32_t t_epoch = 0;  // a forked worker inherits its parent's history
+
+void forget_parent() noexcept {
+  if (t_epoch == runtime::epoch()) return;
+  t_epoch = runtime::epoch();
+  t_last_was_long = true;
+  t_fetches = 0;
+}
 
 uint64_t parse(const char*& at) noexcept {
   while (*at == ' ' || *at == '\t') ++at;
@@ -52,7 +61,10 @@ uint32_t thread_count() noexcept {
 
 }  // namespace
 
-ThreadCost::ThreadCost() noexcept : reads_run_delay_(t_last_was_long), wall_ns_(base::monotonic_ns()) {
+ThreadCost::ThreadCost() noexcept {
+  forget_parent();
+  reads_run_delay_ = t_last_was_long;
+  wall_ns_ = base::monotonic_ns();
   if (reads_run_delay_) run_delay_ns_ = run_delay_ns();
   major_faults_ = major_faults();
   cpu_ns_ = base::thread_cpu_ns();

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs a program with and without injection, and gives its own account of what it did beside its trace."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import raw_trace
+
+HERE = Path(__file__).resolve().parent
+PROGRAMS = HERE / "programs"
+STUB = HERE / "stub_torch"
+
+
+@dataclass
+class Watched:
+    returncode: int
+    stdout: str
+    stderr: str
+    trace: raw_trace.Trace
+
+    @property
+    def result(self):
+        """What the program printed last."""
+        return json.loads(self.stdout.splitlines()[-1])
+
+
+@pytest.fixture
+def run_plain(injected_environment):
+    """run_plain(words, env={}, stdin=""): a program without injection."""
+    environment = {name: value for name, value in injected_environment.items() if not name.startswith(("LD_", "GPUWATCH_"))}
+
+    def run(words, env=None, stdin="", cwd=None):
+        return subprocess.run(
+            [str(word) for word in words], env={**environment, **(env or {})}, input=stdin, capture_output=True, text=True,
+            timeout=180, cwd=cwd,
+        )  # fmt: skip
+
+    return run
+
+
+@pytest.fixture
+def run_watched(injected_environment, run_dir):
+    """run_watched(words, env={}, stdin=""): the same under injection, and its trace."""
+
+    def run(words, env=None, stdin="", cwd=None):
+        done = subprocess.run(
+            [str(word) for word in words], env={**injected_environment, **(env or {})}, input=stdin, capture_output=True,
+            text=True, timeout=180, cwd=cwd,
+        )  # fmt: skip
+        return Watched(done.returncode, done.stdout, done.stderr, raw_trace.read_run(run_dir))
+
+    return run
+
+
+@pytest.fixture
+def run_script(run_watched, tmp_path):
+    """run_script(source, torch="real"): a script given as text, under injection."""
+
+    def run(source, torch="real", options=()):
+        script = tmp_path / "script.py"
+        script.write_text(source)
+        env = {"PYTHONPATH": str(STUB)} if torch == "stub" else {}
+        return run_watched([sys.executable, *options, script], env=env)
+
+    return run
+
+
+def interpreters():
+    """Every CPython from 3.9 on that this machine offers: the one that runs the tests, the system's (static on Debian
+    and Ubuntu), and those that pyenv built (shared)."""
+    candidates = [Path(sys.executable), Path("/usr/bin/python3")]
+    candidates += sorted(Path(os.path.expanduser("~/.pyenv/versions")).glob("3.*/bin/python3"))
+    found = {}
+    for candidate in candidates:
+        probe = "import sys; print(sys.version_info[:2] >= (3, 9) and not hasattr(sys, '_is_gil_enabled') or sys.version_info[:2] >= (3, 13) and sys._is_gil_enabled())"
+        if candidate.exists() and subprocess.run([candidate, "-c", probe], capture_output=True, text=True).stdout == "True\n":
+            found.setdefault(candidate.resolve(), candidate)
+    return list(found.values())

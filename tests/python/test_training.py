@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real PyTorch, seeded: the same output with and without injection, and a trace that agrees with the program's own
+counts and its own timer around next()."""
+
+import sys
+
+import pytest
+from conftest import PROGRAMS
+
+SCENARIOS = {
+    "inline": {},
+    "one worker": {"workers": 1},
+    "two workers": {"workers": 2, "epochs": 2},
+    "four workers, prefetch 4": {"workers": 4, "prefetch": 4},
+    "slow batches": {"workers": 2, "sample-ms": 8, "compute-ms": 0},
+    "persistent": {"workers": 2, "epochs": 3, "persistent": True},
+    "iterable inline": {"iterable": True},
+    "iterable, uneven workers": {"iterable": True, "workers": 2},
+    "iterable, persistent": {"iterable": True, "workers": 2, "persistent": True, "epochs": 2},
+    "early break": {"workers": 2, "stop-after": 3, "epochs": 2},
+    "out of order": {"workers": 2, "out-of-order": True},
+    "spawn": {"workers": 2, "context": "spawn"},
+    "forkserver": {"workers": 2, "context": "forkserver"},
+}
+SAMPLES, BATCH = 48, 8
+
+
+def command(options):
+    words = [sys.executable, PROGRAMS / "train.py"]
+    for name, value in options.items():
+        words += [f"--{name}"] if value is True else [f"--{name}", str(value)]
+    return words
+
+
+def returned(trace):
+    return [call for call in trace.calls("LoaderNext") if not call.failed]
+
+
+@pytest.mark.parametrize("options", SCENARIOS.values(), ids=SCENARIOS.keys())
+def test_trace_agrees_with_program(options, run_plain, run_watched):
+    plain, watched = run_plain(command(options)), run_watched(command(options))
+    assert watched.returncode == plain.returncode == 0, watched.stderr
+    assert watched.stdout.splitlines()[:-1] == plain.stdout.splitlines()[:-1]
+    assert watched.stderr == plain.stderr
+
+    trace, steps = watched.trace, watched.result["steps"]
+    epochs, workers = options.get("epochs", 1), options.get("workers", 0)
+    assert trace.state("python") == "on"
+    assert trace.facts()["python"] == watched.result["python"]
+    assert len(returned(trace)) == steps
+    assert len(trace.calls("OptimizerStep")) == steps
+    assert len(trace.calls("LoaderStart")) == epochs
+    assert [call.b for call in trace.calls("LoaderStart")] == list(range(epochs))
+    wait_s = sum(call.end_ns - call.begin_ns for call in returned(trace)) / 1e9
+    assert wait_s == pytest.approx(watched.result["wait_s"], rel=0.005, abs=0.0002 * steps)
+
+    check_configuration(trace, options)
+    check_fetches(trace, steps, workers, "stop-after" in options)
+    if workers:
+        check_protocol(trace, options, epochs)
+
+
+def check_configuration(trace, options):
+    workers = options.get("workers", 0)
+    loaders = trace.tables("LoaderInfo")
+    assert len(loaders) == 1, "one DataLoader is one loader, however many passes"
+    loader = loaders[0]
+    assert loader["num_workers"] == workers
+    assert loader["batch_size"] == BATCH
+    assert loader["prefetch_factor"] == (options.get("prefetch", 2) if workers else -1)
+    assert loader["persistent_workers"] == ("persistent" in options)
+    assert loader["in_order"] == ("out-of-order" not in options)
+    assert loader["pin_memory"] == loader["drop_last"] == 0
+    assert loader["class_name"] == "DataLoader"
+    assert loader["dataset"] == ("Stream" if "iterable" in options else "Samples")
+    assert loader["sampler"] == ("_InfiniteConstantSampler" if "iterable" in options else "RandomSampler")
+    assert loader["start_method"] == (options.get("context", "fork") if workers else "")
+    line = next(i for i, text in enumerate((PROGRAMS / "train.py").read_text().splitlines(), 1) if "return DataLoader(" in text)
+    assert loader["location"] == f"{PROGRAMS / 'train.py'}:{line}"
+
+
+def check_fetches(trace, steps, workers, is_cut):
+    fetches = [call for call in trace.calls("Fetch") if not call.failed]
+    collates = trace.calls("Collate")
+    assert len(fetches) >= steps if is_cut else len(fetches) == steps
+    assert len(collates) == len(fetches)
+    workers_pids = {row["pid"] for row in trace.tables("WorkerInfo")}
+    assert {call.pid for call in fetches} <= (workers_pids or {row["pid"] for row in trace.tables("Process")})
+    if workers:
+        starts = trace.calls("WorkerStart")
+        assert {call.pid for call in starts} == workers_pids
+        by_pid = {row["pid"]: row["worker"] for row in trace.tables("WorkerInfo")}
+        assert all(by_pid[call.pid] == call.b for call in starts)
+    for call in fetches:
+        cpu_ns, run_delay_ns, _, _ = call.detail
+        # A sample sleeps: its fetch must not be charged to the CPU.
+        assert cpu_ns + run_delay_ns <= 1.05 * (call.end_ns - call.begin_ns) + 50e3
+
+
+def check_protocol(trace, options, epochs):
+    sent, received = trace.calls("IndexSent"), trace.calls("BatchReceived")
+    if "iterable" not in options:
+        workers = options["workers"]
+        if "out-of-order" not in options:
+            assert all(call.detail[2] == call.b % workers for call in sent), "in turns"
+        if "stop-after" not in options:
+            assert sorted(call.b for call in sent) == sorted(list(range(SAMPLES // BATCH)) * epochs)
+            assert sorted(call.b for call in received) == sorted(call.b for call in sent)
+            assert sorted(call.b for call in returned(trace)) == sorted(call.b for call in sent)
+    else:
+        ends = [call for call in received if call.failed]
+        assert len(ends) == options["workers"] * epochs, "each worker says once a pass that it is exhausted"
+        assert {call.b for call in returned(trace)} == {call.b for call in received if not call.failed}
+
+
+def test_exception_in_worker_looks_the_same(run_plain, run_watched):
+    for workers in (0, 2):
+        options = {"workers": workers, "raise-at": 5}
+        plain, watched = run_plain(command(options)), run_watched(command(options))
+        assert watched.returncode == plain.returncode == 1
+        assert "sample 5 is broken" in watched.stderr
+        assert watched.stderr == plain.stderr
+        assert [call.failed for call in watched.trace.calls("LoaderNext")].count(True) >= 1
+
+
+def test_checkpoint_is_seen(run_watched, tmp_path):
+    watched = run_watched(command({"checkpoint": tmp_path / "model.pt"}))
+    (checkpoint,) = watched.trace.calls("Checkpoint")
+    assert not checkpoint.failed
+    assert checkpoint.begin_ns > watched.trace.calls("OptimizerStep")[-1].end_ns
