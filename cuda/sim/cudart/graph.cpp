@@ -188,8 +188,8 @@ GWSIM_EXPORT cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t hand
   GWSIM_CALL(cudaGraphLaunch);
   Stream* stream = resolve(handle);
   if (!exec || !stream) return call.done(cudaErrorInvalidResourceHandle);
-  spin_until(call.begin_ns() + config().launch_cost_ns);
   resolve(exec)->launch(*stream, call.correlation());
+  spin_until(call.begin_ns() + config().launch_cost_ns);
   return call.done();
 }
 GWSIM_EXPORT cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {

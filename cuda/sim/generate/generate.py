@@ -28,7 +28,9 @@ def write_ids(cuda_include, cupti_include, out):
     lines = [LICENCE, "#pragma once\n#include <cstdint>\n\nnamespace gpuwatch::sim {\n"]
     for domain, prefix, file in (("RUNTIME", "Runtime", "runtime"), ("DRIVER", "Driver", "driver")):
         ids = headers.callback_ids(Path(cupti_include) / f"cupti_{file}_cbid.h", domain)
-        for name, number in sorted(headers.newest_ids(ids).items()):
+        # A version in a runtime name only tells callbacks apart; in a driver name it is part of the function's name.
+        named = headers.newest_ids(ids) if domain == "RUNTIME" else {name: number for number, name in ids}
+        for name, number in sorted(named.items()):
             lines.append(f"inline constexpr uint32_t k{prefix}Cbid_{name} = {number};")
         lines.append(f"\nstruct {prefix}CallbackName {{ uint32_t cbid; const char* name; }};")
         lines.append(f"inline constexpr {prefix}CallbackName k{prefix}CallbackNames[] = {{")
