@@ -71,11 +71,12 @@ constexpr std::string_view base_name(std::string_view name) {
   for (;;) {
     const size_t last = name.rfind('_');
     if (last == name.npos || last == 0) return name;
-    const std::string_view suffix = name.substr(last + 1);
+    // substr() would bring libstdc++ in, for its exception.
+    const std::string_view suffix(name.data() + last + 1, name.size() - last - 1);
     const bool is_version =
         suffix.size() > 1 && suffix[0] == 'v' && suffix.find_first_not_of("0123456789", 1) == suffix.npos;
     if (!is_version && suffix != "ptsz" && suffix != "ptds") return name;
-    name = name.substr(0, last);
+    name.remove_suffix(name.size() - last);
   }
 }
 static_assert(base_name("cudaMemcpyAsync_ptsz_v7000") == "cudaMemcpyAsync");
