@@ -48,9 +48,9 @@ entries_of() {
   [ -n "${begin:-}" ] || return 0
   readelf -rW "$library" | awk '$3 == "R_X86_64_RELATIVE" {print $1, $4}' | while read -r at target; do
     if ((16#$at >= 16#$begin && 16#$at < 16#$begin + 16#$size)); then
-      nm -C "$library" | awk -v address="$(printf '%016x' "0x$target")" '$1 == address {print $3; found = 1; exit} END {if (!found) print "0x" address}'
+      nm -C "$library" | awk -v address="$(printf '%016x' "0x$target")" '$1 == address {$1 = $2 = ""; print; found = 1; exit} END {if (!found) print "0x" address}'
     fi
-  done | grep -v -x -E 'frame_dummy|__do_global_dtors_aux'
+  done | sed 's/^ *//' | grep -v -x -E 'frame_dummy|__do_global_dtors_aux'
 }
 mapfile -t constructors < <(entries_of .init_array)
 [ ${#constructors[@]} -eq 1 ] || complain "has ${#constructors[@]} constructors (${constructors[*]:-none}) instead of one; make other globals constinit"
