@@ -83,10 +83,6 @@ Category category_of_call(const ProcessView& view, uint32_t thread, uint32_t cal
   }
 }
 
-Category category_of_own_code(const Stretch& stretch) {
-  return stretch.length() <= kDispatchNs ? Category::LaunchDispatch : Category::HostCompute;
-}
-
 bool is_feeding(Category category) {
   return category == Category::LaunchApi || category == Category::LaunchDispatch ||
          category == Category::DeviceLaunchGap;

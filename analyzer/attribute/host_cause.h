@@ -8,12 +8,7 @@
 
 namespace gpuwatch::attribute {
 
-// Between two calls of a launching thread, up to this long is the framework on its way to the next launch
-// (PyTorch takes 5 to 50 us an operation, an optimizer's Python loop some 100 us); beyond, it is other work.
-inline constexpr model::Ns kDispatchNs = 1'000'000;
-
 Category category_of_call(const ProcessView& view, uint32_t thread, uint32_t call);
-Category category_of_own_code(const Stretch& stretch);
 
 // Launching work, as opposed to waiting or doing something else: what a full queue hides.
 bool is_feeding(Category category);

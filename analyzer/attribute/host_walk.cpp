@@ -59,16 +59,16 @@ void HostWalk::walk(Tiling& tiling, Ns end, uint32_t thread, Refill& refill, int
   if (tiling.cursor() >= end) return;
   const Activity& activity = view_.activity(thread);
   for (size_t i = activity.index_at(tiling.cursor()); tiling.cursor() < end; ++i) {
-    const Stretch stretch = activity[i];
-    fill_stretch(tiling, std::min(stretch.end, end), thread, stretch, refill, depth);
+    fill_stretch(tiling, std::min(activity[i].end, end), thread, i, refill, depth);
   }
 }
 
-void HostWalk::fill_stretch(Tiling& tiling, Ns end, uint32_t thread, const Stretch& stretch, Refill& refill,
+void HostWalk::fill_stretch(Tiling& tiling, Ns end, uint32_t thread, size_t stretch_index, Refill& refill,
                             int depth) {
+  const Stretch stretch = view_.activity(thread)[stretch_index];
   Cause cause{Category::Unknown, thread, stretch.call};
   if (stretch.call == kNone) {
-    cause.category = category_of_own_code(stretch);
+    cause.category = own_code(thread).category(stretch_index);
     return fill_feeding(tiling, end, cause, refill);
   }
   if (refill.drain && refill.drain->thread == thread && refill.drain->call == stretch.call) {
@@ -80,6 +80,10 @@ void HostWalk::fill_stretch(Tiling& tiling, Ns end, uint32_t thread, const Stret
   if (is_wait(op_class)) return fill_wait(tiling, end, thread, stretch.call, refill, depth);
   cause.category = category_of_call(view_, thread, stretch.call);
   fill_feeding(tiling, end, cause, refill);
+}
+
+const OwnCode& HostWalk::own_code(uint32_t thread) {
+  return own_code_.try_emplace(thread, view_, thread, steps_).first->second;
 }
 
 void HostWalk::fill_feeding(Tiling& tiling, Ns end, const Cause& cause, Refill& refill) {

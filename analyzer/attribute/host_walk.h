@@ -7,6 +7,7 @@
 #include "analyzer/attribute/data_wait.h"
 #include "analyzer/attribute/drain.h"
 #include "analyzer/attribute/host_cause.h"
+#include "analyzer/attribute/own_code.h"
 #include "analyzer/attribute/process_view.h"
 #include "analyzer/attribute/thread_wait.h"
 #include "analyzer/attribute/tiling.h"
@@ -45,13 +46,17 @@ class HostWalk {
   Refill refill_at(uint32_t thread, model::Ns time) const;
   void fill_device_side(const Gap& gap, Tiling& tiling) const;
   void walk(Tiling& tiling, model::Ns end, uint32_t thread, Refill& refill, int depth);
-  void fill_stretch(Tiling& tiling, model::Ns end, uint32_t thread, const Stretch& stretch, Refill& refill,
+  void fill_stretch(Tiling& tiling, model::Ns end, uint32_t thread, size_t stretch_index, Refill& refill,
                     int depth);
   void fill_wait(Tiling& tiling, model::Ns end, uint32_t thread, uint32_t call, Refill& refill, int depth);
   void fill_producing(Tiling& tiling, model::Ns end, uint32_t waker, Cause cause);
   static void fill_feeding(Tiling& tiling, model::Ns end, const Cause& cause, Refill& refill);
 
+  const OwnCode& own_code(uint32_t thread);
+
   const ProcessView& view_;
+  size_t steps_;
+  std::map<uint32_t, OwnCode> own_code_;  // by thread
   DataWait data_wait_;
   ThreadWait thread_wait_;
 };

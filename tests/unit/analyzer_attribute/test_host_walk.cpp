@@ -117,6 +117,18 @@ TEST_F(HostWalkTest, ShortKernelsOneByOneAreLaunchBound) {
   EXPECT_EQ(time(row, Category::DeviceLaunchGap), us(2 * 99));
 }
 
+// The dispatcher lost its CPU once: still dispatch. Work of that length in every step is the script's.
+TEST_F(HostWalkTest, OneLongOccurrenceAtAPlaceThatIsUsuallyShort) {
+  Ns begin = 0;
+  for (int i = 0; i < 100; ++i) {
+    begin += i == 50 ? ms(12) : us(20);
+    kernel(main_, {begin, begin + us(8)}, {begin + us(8), begin + us(13)});
+  }
+  const RankAttribution row = attribute(0, {us(1000), us(1020), us(1040), us(1060), us(13993)});
+  EXPECT_EQ(time(row, Category::HostCompute), 0);
+  EXPECT_GT(time(row, Category::LaunchDispatch), ms(11));
+}
+
 TEST_F(HostWalkTest, FullQueueOnOneStreamLeavesLaunchGaps) {
   kernel(main_, {us(0), us(2)}, {us(10), us(100)});
   kernel(main_, {us(3), us(5)}, {us(102), us(200)});
