@@ -116,7 +116,7 @@ TraceSet find_traces(const std::vector<std::string>& arguments) {
   }
   std::sort(set.files.begin(), set.files.end());
   set.files.erase(std::unique(set.files.begin(), set.files.end()), set.files.end());
-  if (set.directory.empty()) set.directory = ".";
+  if (set.directory.empty()) set.directory.push_back('.');
   return set;
 }
 

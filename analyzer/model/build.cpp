@@ -54,8 +54,7 @@ class Builder {
   void take_tables();
   void make_clocks();
   LinearClock clock_from_start(ProcessTables& tables, const std::string& host);
-  DeviceClock device_clock(ProcessTables& tables, std::span<const io::ChunkRef> chunks,
-                           const std::string& name);
+  DeviceClock device_clock(const ProcessTables& tables);
   void map_tables(const ProcessTables& tables, const LinearClock& clock);
   void decode(File& file);
   static void note_extent(Process& process);
@@ -144,10 +143,7 @@ void Builder::make_clocks() {
   }
 }
 
-DeviceClock Builder::device_clock(ProcessTables& tables, std::span<const io::ChunkRef> chunks,
-                                  const std::string& name) {
-  (void)chunks;
-  (void)name;
+DeviceClock Builder::device_clock(const ProcessTables& tables) {
   DeviceClock clock(tables.device_clock);
   if (!clock.empty()) {
     run_.clock_error_ns = std::max(run_.clock_error_ns, clock.residual_ns());
@@ -179,7 +175,7 @@ void Builder::decode(File& file) {
     const LinearClock& clock = clocks_[clock_of_[tables.process]];
     Process& process = run_.processes[tables.process];
     map_tables(tables, clock);
-    const DeviceClock device = device_clock(tables, own, process.script);
+    const DeviceClock device = device_clock(tables);
     run_.events +=
         decode_records({*file.trace, run_.operations, file.tables, tables, clock, device}, own, process);
     note_extent(process);

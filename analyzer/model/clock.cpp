@@ -44,13 +44,12 @@ std::vector<ClockPoint> consistent(std::vector<ClockPoint> points, size_t& contr
   });
   std::vector<ClockPoint> kept;
   for (const auto& point : points) {
-    if (!kept.empty() && point.from == kept.back().from) continue;  // the tighter one is in
-    if (!kept.empty() && point.to < kept.back().to) {
+    if (!kept.empty() && (point.from == kept.back().from || point.to < kept.back().to)) {
       // Threads that read the clocks at the same time may disagree by their brackets; more is a
       // contradiction.
-      const Ns noise = Ns{point.error_ns} + kept.back().error_ns;
-      contradictions += kept.back().to - point.to > noise + 1;
-      continue;
+      const Ns noise = Ns{point.error_ns} + kept.back().error_ns + 1;
+      contradictions += std::abs(kept.back().to - point.to) > noise;
+      continue;  // of two at one moment, the tighter one is in
     }
     kept.push_back(point);
   }

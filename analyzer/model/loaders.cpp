@@ -54,6 +54,7 @@ class ConsumerWalk {
   struct Building {
     LoaderPass pass;
     std::unordered_map<uint32_t, uint32_t> position;  // batch index -> place in pass.batches
+    std::vector<uint32_t> none;                       // indices that were answered without a batch
   };
   struct Progress {
     size_t pass = SIZE_MAX;                        // index into building_
@@ -116,7 +117,11 @@ void ConsumerWalk::walk(uint32_t thread_index) {
         break;
       }
       case OpClass::BatchReceived:
-        batch(current(call), call.argument).received = call.begin;
+        if (call.failed()) {  // the worker's iterable is exhausted: there was no batch
+          current(call).none.push_back(call.argument);
+        } else {
+          batch(current(call), call.argument).received = call.begin;
+        }
         break;
       case OpClass::LoaderNext:
         if (call.failed()) break;
@@ -145,6 +150,10 @@ void ConsumerWalk::finish() {
   }
   for (auto& building : building_) {
     auto& batches = building.pass.batches;
+    std::sort(building.none.begin(), building.none.end());
+    std::erase_if(batches, [&](const Batch& batch) {
+      return std::binary_search(building.none.begin(), building.none.end(), batch.index);
+    });
     std::sort(batches.begin(), batches.end(),
               [](const Batch& a, const Batch& b) { return a.index < b.index; });
     process_.passes.push_back(std::move(building.pass));
@@ -193,15 +202,16 @@ std::vector<std::vector<Batch*>> tasks_of(LoaderPass& pass) {
   return tasks;
 }
 
-// Joins tasks and fetches of one pass, first to first. The worker's own ordinal bridges fetches whose records
-// were lost, as long as it can be believed.
+// Joins tasks and fetches of one pass. A worker numbers its fetches from 0 in each pass, which bridges those
+// whose records were lost; numbers that do not grow are not believed, and the n-th fetch is taken for the
+// n-th task.
 void join(std::span<Batch* const> tasks, std::span<const FetchAt> fetches) {
   bool ordinals_grow = true;
   for (size_t i = 1; i < fetches.size(); ++i) {
     ordinals_grow = ordinals_grow && fetches[i].get().argument > fetches[i - 1].get().argument;
   }
   for (size_t i = 0; i < fetches.size(); ++i) {
-    const size_t task = ordinals_grow ? fetches[i].get().argument - fetches[0].get().argument : i;
+    const size_t task = ordinals_grow ? fetches[i].get().argument : i;
     if (task < tasks.size()) describe_fetch(*fetches[i].thread, fetches[i].call, *tasks[task]);
   }
 }
@@ -327,10 +337,17 @@ void LoaderPasses::match_fetches(Process& consumer) {
     size_t first = 0;
     for (size_t i = 0; i < passes.size(); ++i) {
       // A persistent worker first finishes what the pass before had asked for, and the reset waits for that:
-      // such a fetch ends before the first index of the new pass is sent.
-      const Ns until = i + 1 < passes.size() ? first_sent(*passes[i + 1].pass) : kEndless;
+      // such a fetch ends before the first index of the new pass is sent. (The index is noted just after it
+      // went out; a dataset faster than that note is told by its numbers beginning anew.)
+      const bool is_last = i + 1 == passes.size();
+      const Ns until = is_last ? kEndless : first_sent(*passes[i + 1].pass);
       size_t last = first;
-      while (last < fetches.size() && fetches[last].get().end <= until) ++last;
+      while (last < fetches.size() && fetches[last].get().end <= until) {
+        const bool begins_anew =
+            last > first && fetches[last].get().argument <= fetches[last - 1].get().argument;
+        if (begins_anew && !is_last) break;
+        ++last;
+      }
       const size_t pass = static_cast<size_t>(passes[i].pass - consumer.passes.data());
       join(tasks[pass][passes[i].place], std::span(fetches).subspan(first, last - first));
       first = last;

@@ -30,6 +30,11 @@ Ns as_ns(uint64_t value) {
   return static_cast<Ns>(std::min<uint64_t>(value, kFarNs));
 }
 
+// CLOCK_REALTIME counts from 1970 and is larger than any time on the other clocks.
+Ns as_realtime_ns(uint64_t value) {
+  return static_cast<Ns>(std::min<uint64_t>(value, Ns{1} << 61));
+}
+
 }  // namespace
 
 TableMerger::TableMerger(Run& run) : run_(run) {
@@ -135,7 +140,7 @@ void TableVisitor::operator()(const trace::Process& t) {
   process.local_rank = t.local_rank();
   process.world_size = t.world_size();
   process.cpu_count = t.cpu_count();
-  process.start_realtime_ns = as_ns(t.start_realtime_ns());
+  process.start_realtime_ns = as_realtime_ns(t.start_realtime_ns());
   process.end_state = EndState::kKilledOrRunning;  // until a ProcessEnd says otherwise
   if (run_.run_id.empty()) run_.run_id = text(t.run_id());
 }
@@ -145,7 +150,7 @@ void TableVisitor::operator()(const trace::ClockSample& t) {
   const Ns monotonic = as_ns(t.monotonic_ns());
   tables.host_clock.push_back({t.ticks(), monotonic, t.bracket_ns()});
   if (t.device_ns() != 0) tables.device_clock.push_back({t.device_ns(), monotonic, t.bracket_ns()});
-  tables.realtime_offset = as_ns(t.realtime_ns()) - monotonic;
+  tables.realtime_offset = as_realtime_ns(t.realtime_ns()) - monotonic;
 }
 
 void TableVisitor::operator()(const trace::KernelInfo& t) {

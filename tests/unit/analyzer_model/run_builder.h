@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Saves traces into a scratch directory and builds the run from them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "analyzer/model/build.h"
+#include "trace_builder.h"
+
+namespace gpuwatch::test {
+
+class RunTest : public testing::Test {
+ protected:
+  model::Run build(TraceBuilder& trace) {
+    trace.save(directory_ / "one.gwt");
+    return model::build_run(io::find_traces({directory_.path().string()}));
+  }
+  model::Run build(TraceBuilder& first, TraceBuilder& second) {
+    first.save(directory_ / "a.gwt");
+    second.save(directory_ / "b.gwt");
+    return model::build_run(io::find_traces({directory_.path().string()}));
+  }
+  ScratchDirectory directory_;
+};
+
+constexpr uint64_t kMs = 1'000'000;
+
+}  // namespace gpuwatch::test

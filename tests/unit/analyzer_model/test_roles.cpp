@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <gtest/gtest.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "run_builder.h"
+
+namespace gpuwatch::model {
+namespace {
+
+using test::Slots;
+using test::TraceBuilder;
+using trace::OpClass;
+
+class RolesTest : public test::RunTest {};
+
+TEST_F(RolesTest, TheConsumerThatAlsoTrainsIsTheTrainingThread) {
+  TraceBuilder trace;
+  trace.process({});
+  const auto next = trace.operation("next", OpClass::LoaderNext),
+             step = trace.operation("step", OpClass::OptimizerStep);
+  const auto launch = trace.operation("cudaLaunchKernel", OpClass::Launch);
+  Slots background, training, autograd;
+  for (uint64_t i = 0; i < 50; ++i) background.host(next, 1000 + i, 1000 + i, 1, static_cast<uint32_t>(i));
+  for (uint64_t i = 0; i < 10; ++i)
+    training.host(next, 1000 + i, 1000 + i, 2, static_cast<uint32_t>(i)).host(step, 2000 + i, 2000 + i, 1);
+  for (uint64_t i = 0; i < 90; ++i) autograd.host(launch, 1000 + i, 1000 + i, static_cast<uint32_t>(i));
+  trace.thread(0, 1, background);
+  trace.thread(0, 2, training);
+  trace.thread(0, 3, autograd);
+  const auto run = build(trace);
+  EXPECT_EQ(run.processes[0].threads.at(run.processes[0].training_thread).tid, 2u);
+}
+
+TEST_F(RolesTest, AProcessThatOnlyReadsIsNoRank) {
+  TraceBuilder trace;
+  trace.process({});
+  trace.thread(0, 1, Slots().host(trace.operation("read", OpClass::Read), 1000, 1001));
+  const auto run = build(trace);
+  EXPECT_EQ(run.processes[0].training_thread, kNone);
+  EXPECT_FALSE(run.processes[0].is_rank());
+}
+
+TEST_F(RolesTest, ChildrenFindTheirParentsByPidAndTime) {
+  TraceBuilder trace;
+  trace.process({.ordinal = 0, .pid = 50, .parent_pid = 1, .start_ticks = 1000});
+  trace.process({.ordinal = 1, .pid = 50, .parent_pid = 1, .start_ticks = 5000});  // the pid, used again
+  trace.process({.ordinal = 2, .pid = 60, .parent_pid = 50, .start_ticks = 2000});
+  trace.process({.ordinal = 3, .pid = 61, .parent_pid = 50, .start_ticks = 6000});
+  trace.process(
+      {.ordinal = 4, .pid = 62, .parent_pid = 61, .parent_ordinal = 2, .start_ticks = 7000});  // forked
+  trace.process(
+      {.ordinal = 5, .pid = 63, .parent_pid = 63, .parent_ordinal = 5, .start_ticks = 7000});  // nonsense
+  const auto run = build(trace);
+  EXPECT_EQ(run.processes[2].parent, 0u);
+  EXPECT_EQ(run.processes[3].parent, 1u);
+  EXPECT_EQ(run.processes[4].parent, 2u);
+  EXPECT_EQ(run.processes[5].parent, kNone);
+}
+
+TEST_F(RolesTest, SeesThatAProcessIsStillRunning) {
+  char host[256] = "";
+  gethostname(host, sizeof host - 1);
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const uint64_t now_ns =
+      static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  TraceBuilder trace;
+  trace.process({.ordinal = 0, .pid = static_cast<uint32_t>(getpid()), .start_ticks = now_ns, .host = host});
+  trace.process({.ordinal = 1,
+                 .pid = static_cast<uint32_t>(getpid()),
+                 .start_ticks = 1000,
+                 .host = host});  // another one, long ago
+  trace.process(
+      {.ordinal = 2, .pid = static_cast<uint32_t>(getpid()), .start_ticks = now_ns, .host = "elsewhere"});
+  trace.process({.ordinal = 3, .pid = 0x7ffffff0, .start_ticks = now_ns, .host = host});
+  const auto run = build(trace);
+  EXPECT_TRUE(run.processes[0].is_running);
+  EXPECT_FALSE(run.processes[1].is_running);
+  EXPECT_FALSE(run.processes[2].is_running);
+  EXPECT_FALSE(run.processes[3].is_running);
+}
+
+}  // namespace
+}  // namespace gpuwatch::model
