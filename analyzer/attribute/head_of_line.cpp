@@ -9,11 +9,17 @@ using model::Batch;
 using model::LoaderPass;
 using model::Ns;
 
+namespace {
+
+// Round robin puts a worker's previous batch one turn back, and has prefetch_factor turns outstanding;
+// unequal workers and out-of-order delivery a few more.
+constexpr size_t kTurns = 64;
+
+}  // namespace
+
 Predecessor predecessor(const LoaderPass& pass, uint32_t batch) {
-  // Round robin puts it one turn back; unequal workers and out-of-order delivery a few turns.
-  constexpr uint32_t kTurns = 8;
-  const uint32_t reach = static_cast<uint32_t>(pass.workers.size()) * kTurns;
-  for (uint32_t back = 1; back <= reach && back <= batch; ++back) {
+  const size_t reach = std::min<size_t>(pass.workers.size() * kTurns, batch);
+  for (size_t back = 1; back <= reach; ++back) {
     const Batch& earlier = pass.batches[batch - back];
     if (earlier.worker == pass.batches[batch].worker) return {true, earlier.fetch.end};
   }
@@ -23,7 +29,8 @@ Predecessor predecessor(const LoaderPass& pass, uint32_t batch) {
 Ns alone_since(const LoaderPass& pass, uint32_t batch) {
   const Batch& late = pass.batches[batch];
   Ns since = 0;
-  for (uint32_t i = batch + 1; i < pass.batches.size(); ++i) {
+  const size_t end = std::min(pass.batches.size(), batch + 1 + pass.workers.size() * kTurns);
+  for (size_t i = batch + 1; i < end; ++i) {
     const Batch& other = pass.batches[i];
     if (other.sent == 0 || other.sent >= late.fetch.end) break;
     if (other.worker == late.worker) continue;

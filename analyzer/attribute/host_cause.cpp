@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/attribute/host_cause.h"
 
+#include <algorithm>
+
 #include "analyzer/attribute/drain.h"
 
 namespace gpuwatch::attribute {
@@ -20,7 +22,8 @@ Category category_of_copy(const ProcessView& view, uint32_t thread, uint32_t cal
 // Opened to be written to: the next access through a file on this thread is a write.
 Category category_of_open(const ProcessView& view, uint32_t thread, uint32_t call) {
   const std::vector<HostCall>& calls = view.thread(thread).calls;
-  for (uint32_t next = call + 1; next < calls.size() && !feeds_device(calls[next].op_class); ++next) {
+  const size_t end = std::min<size_t>(calls.size(), size_t{call} + kNeighbourReach);
+  for (uint32_t next = call + 1; next < end && !feeds_device(calls[next].op_class); ++next) {
     if (calls[next].op_class == OpClass::Write) return Category::Checkpoint;
     if (calls[next].op_class == OpClass::Read) break;
   }

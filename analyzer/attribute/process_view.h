@@ -17,6 +17,10 @@ bool is_wait(trace::OpClass op_class);
 // Blocked in, or inside of, a call that brings data in.
 bool is_input_io(trace::OpClass op_class);
 
+// How many of a thread's calls a question about a call's neighbours looks at: a step's worth. Keeps a trace
+// that was made up, or a thread that never launches again, from costing quadratic time.
+inline constexpr uint32_t kNeighbourReach = 512;
+
 class ProcessView {
  public:
   ProcessView(const model::Run& run, uint32_t process);

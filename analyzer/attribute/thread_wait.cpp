@@ -61,7 +61,8 @@ ThreadWait::Producer ThreadWait::producing_at(uint32_t waker, Ns time) const {
 // What the thread gives the device first after the wait is a copy to it.
 bool ThreadWait::leads_to_input_copy(uint32_t thread, uint32_t call) const {
   const std::vector<HostCall>& calls = view_.thread(thread).calls;
-  for (uint32_t next = call + 1; next < calls.size(); ++next) {
+  const size_t end = std::min<size_t>(calls.size(), size_t{call} + kNeighbourReach);
+  for (uint32_t next = call + 1; next < end; ++next) {
     if (!feeds_device(calls[next].op_class)) continue;
     return calls[next].op_class == trace::OpClass::Copy &&
            view_.copy_facts(thread, next).kind == trace::RecordKind::CopyH2D;
