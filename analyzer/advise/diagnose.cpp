@@ -187,6 +187,13 @@ void state_replay(const RuleInput& input, Diagnosis& diagnosis) {
 
 }  // namespace
 
+std::optional<predict::Prediction> what_if(const model::Run& run, const attribute::RankAttribution& rank,
+                                           predict::LoaderSetting setting) {
+  RankReplays replays(run, rank);
+  if (!replays.loader) return std::nullopt;
+  return loader_prediction(make_input(run, rank, replays), *replays.loader, replays.loader_check, setting);
+}
+
 Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks) {
   Diagnosis diagnosis;
   diagnosis.limits = limits(run, ranks);

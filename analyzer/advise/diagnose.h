@@ -10,10 +10,16 @@
 #include "analyzer/advise/finding.h"
 #include "analyzer/attribute/attribution.h"
 #include "analyzer/model/run.h"
+#include "analyzer/predict/loader_replay.h"
 
 namespace gpuwatch::advise {
 
 Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks);
+
+// What a step of this rank would take with another loader setting; nullopt where the replay is not trusted or
+// there is no loader to replay.
+std::optional<predict::Prediction> what_if(const model::Run& run, const attribute::RankAttribution& rank,
+                                           predict::LoaderSetting setting);
 
 Verdict verdict(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
                 const std::vector<Finding>& findings);

@@ -9,6 +9,7 @@
 #include "analyzer/cli/analyze.h"
 #include "analyzer/cli/doctor.h"
 #include "analyzer/cli/paths.h"
+#include "analyzer/cli/predict.h"
 #include "analyzer/cli/run.h"
 #include "analyzer/cli/terminal.h"
 #include "analyzer/io/printable.h"
@@ -35,7 +36,8 @@ struct Commands {
   CLI::App app{"Says where each second of a training job went, and what to change."};
   cli::AnalyzeOptions analyze;
   cli::RunOptions run;
-  CLI::App *analyze_command, *run_command, *lib_command, *doctor_command, *findings_command;
+  cli::PredictOptions predict;
+  CLI::App *analyze_command, *predict_command, *run_command, *lib_command, *doctor_command, *findings_command;
 
   Commands() {
     app.set_version_flag("--version", "gpuwatch " GPUWATCH_VERSION);
@@ -57,10 +59,20 @@ struct Commands {
     analyze_command->add_option("--steps", analyze.steps,
                                 "only recorded steps A:B, counted from 0, without B");
 
+    predict_command = app.add_subcommand("predict", "what a step would take with another loader setting");
+    predict_command->add_option("trace", predict.traces,
+                                "run directory or trace files (default: the newest run here)");
+    predict_command->add_option("--num-workers", predict.num_workers, "loader workers")
+        ->check(CLI::Range(0, 1024));
+    predict_command->add_option("--prefetch-factor", predict.prefetch_factor, "batches ahead for each worker")
+        ->check(CLI::Range(1, 1024));
+    predict_command->add_option("--rank", predict.rank, "of this rank (default: the first)");
+    predict_command->add_flag("--json", predict.json, "print JSON (schema gpuwatch.prediction.v1)");
+
     lib_command = app.add_subcommand("lib", "print the library's path, for LD_PRELOAD=$(gpuwatch lib)");
     doctor_command = app.add_subcommand("doctor", "say what can be seen on this machine, and why");
     findings_command = app.add_subcommand("findings", "print docs/findings.md")->group("");
-    findings_command->add_flag("--markdown", "the only format there is");
+    findings_command->add_flag("--markdown")->description("the only format there is");
   }
 
   int execute() {
@@ -68,6 +80,7 @@ struct Commands {
     if (*analyze_command)
       return print(cli::analyze(analyze, !analyze.json && cli::is_terminal(STDOUT_FILENO),
                                 cli::terminal_width(STDOUT_FILENO)));
+    if (*predict_command) return print(cli::predict(predict));
     if (*lib_command) return print(cli::library() + "\n");
     if (*doctor_command) return print(cli::doctor());
     return print(report::findings_markdown());

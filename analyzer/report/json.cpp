@@ -232,6 +232,10 @@ Json finding(const advise::Finding& found) {
 
 }  // namespace
 
+nlohmann::ordered_json prediction_json(const predict::Prediction& predicted) {
+  return prediction(predicted);
+}
+
 nlohmann::ordered_json json(const Report& report) {
   Json result;
   result["schema"] = "gpuwatch.report.v1";

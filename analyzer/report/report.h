@@ -28,6 +28,8 @@ struct TextStyle {
 std::string text(const Report& report, TextStyle style);
 nlohmann::ordered_json json(const Report& report);
 
+nlohmann::ordered_json prediction_json(const predict::Prediction& prediction);
+
 // docs/findings.md, from the rules themselves.
 std::string findings_markdown();
 

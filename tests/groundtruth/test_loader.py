@@ -91,12 +91,12 @@ def test_replay_predicts_other_settings(run, workers, prefetch, spread):
     recorded = run(1, 2, *options)
     achieved = run(workers, prefetch, *options)
     predicted = recorded.predict(workers, prefetch)
-    assert predicted["value"]["expected"] == pytest.approx(achieved.step_ms, rel=0.05)
+    assert predicted["expected"] == pytest.approx(achieved.step_ms, rel=0.05)
 
 
 def test_replay_of_the_unchanged_run(run):
     recorded = run(2, 2)
-    assert recorded.predict(2, 2)["value"]["expected"] == pytest.approx(recorded.step_ms, rel=0.03)
+    assert recorded.predict(2, 2)["expected"] == pytest.approx(recorded.step_ms, rel=0.03)
 
 
 def test_no_promise_that_the_cores_cannot_keep(run):
@@ -104,4 +104,4 @@ def test_no_promise_that_the_cores_cannot_keep(run):
     recorded = run(1, 2, "--cpu", "--batches", 60)
     achieved = run(4, 2, "--cpu", "--batches", 60)
     predicted = recorded.predict(4, 2)
-    assert predicted["value"]["expected"] >= 0.9 * achieved.step_ms
+    assert predicted["expected"] >= 0.9 * achieved.step_ms
