@@ -84,7 +84,8 @@ def record(job, extra, run_dir):
     library = subprocess.run([GPUWATCH, "lib"], check=True, capture_output=True, text=True).stdout.strip()
     command = job.command + extra
     heading(f"LD_PRELOAD={shown(library)} {' '.join(shown(word) for word in command)}")
-    environment = {**os.environ, **job.environment, "LD_PRELOAD": library, "GPUWATCH_OUT": str(run_dir)}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith("GPUWATCH_")}
+    environment = {**inherited, **job.environment, "LD_PRELOAD": library, "GPUWATCH_OUT": str(run_dir)}
     subprocess.run(command, check=True, env=environment)
     heading(f"gpuwatch analyze {shown(run_dir)}")
     subprocess.run([GPUWATCH, "analyze", run_dir], check=True)
