@@ -46,6 +46,9 @@ def check(plain, watched):
     assert len([call for call in trace.calls("Fetch") if not call.failed]) == STEPS
     assert len(trace.calls("OptimizerStep")) == STEPS
     assert [call.b for call in trace.calls("LoaderStart")] == list(range(PASSES))
+    (loader,) = trace.tables("LoaderInfo")
+    line = next(i for i, text in enumerate(SCRIPT.read_text().splitlines(), 1) if "DataLoader(" in text)
+    assert loader["location"].endswith(f"stub_train.py:{line}")
     assert trace.state("python") == "on"
 
 

@@ -46,6 +46,8 @@ class DataLoader:
     def __iter__(self):
         if self.num_workers == 0:
             return _SingleProcessDataLoaderIter(self)
+        if self._iterator is None:
+            self.check_worker_number_rationality()
         if not self.persistent_workers:
             return _MultiProcessingDataLoaderIter(self)
         if self._iterator is None:
