@@ -13,7 +13,7 @@ constexpr Ns kSecond = 1'000'000'000;
 constexpr int64_t kTicksPerUs = 2995;  // a 2.995 GHz TSC
 
 uint64_t ticks_at(Ns ns) {
-  return 77'000'000'000'000 + static_cast<uint64_t>(ns) * kTicksPerUs / 1000;
+  return static_cast<uint64_t>(77'000'000'000'000 + ns * kTicksPerUs / 1000);
 }
 
 TEST(LinearClock, WithoutPointsIsMonotonicItself) {
