@@ -31,20 +31,40 @@ std::atomic_ref<uint32_t> header_word(size_t offset) noexcept {
   return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(header + offset));
 }
 
+struct Descriptor {
+  int fd;        // or negative
+  bool is_kept;  // else whoever got it closes it
+};
+
+void close_unless_kept(const Descriptor& file) noexcept {
+  if (file.fd >= 0 && !file.is_kept) base::sys_close(file.fd);
+}
+
+// Moves the descriptor out of the way of programs that expect the lowest numbers to be theirs, and keeps it
+// open. Where there is no high number (RLIMIT_NOFILE) it is not kept: a job that may open four files needs
+// the fourth.
+Descriptor keep_high(int fd) noexcept {
+  const long high = base::raw_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 200);
+  if (high < 0) return {fd, false};
+  base::sys_close(fd);
+  g_fd = static_cast<int>(high);
+  return {g_fd, true};
+}
+
 // A daemonising job closes every descriptor it finds, and may since have opened a file of its own at our
 // number: never write to a descriptor without looking at what it is.
-int open_checked() noexcept {
+Descriptor open_checked() noexcept {
   struct stat now;
-  if (g_fd >= 0 && base::sys_fstat(g_fd, &now) == 0 && now.st_dev == g_device && now.st_ino == g_inode)
-    return g_fd;
+  const int kept = g_fd;
+  if (kept >= 0 && base::sys_fstat(kept, &now) == 0 && now.st_dev == g_device && now.st_ino == g_inode)
+    return {kept, true};
   const int fd = base::sys_open(g_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-  if (fd < 0) return -1;
+  if (fd < 0) return {-1, false};
   if (base::sys_fstat(fd, &now) || now.st_dev != g_device || now.st_ino != g_inode) {
     base::sys_close(fd);
-    return -1;
+    return {-1, false};
   }
-  g_fd = fd;
-  return fd;
+  return keep_high(fd);
 }
 
 uint64_t file_size_limit() noexcept {
@@ -81,9 +101,10 @@ bool ensure_reserved(uint32_t pages) noexcept {
     stop(StopReason::FileSizeLimit);
     return false;
   }
-  const int fd = open_checked();
+  const Descriptor file = open_checked();
   const off_t from = static_cast<off_t>(uint64_t{seen} * kPageBytes);
-  const int error = fd < 0 ? fd : reserve(fd, from, (target - seen) * kPageBytes);
+  const int error = file.fd < 0 ? file.fd : reserve(file.fd, from, (target - seen) * kPageBytes);
+  close_unless_kept(file);
   if (error) {
     stop(stop_reason_of(error));
     return false;
@@ -94,10 +115,11 @@ bool ensure_reserved(uint32_t pages) noexcept {
 }
 
 uint8_t* map_segment(size_t index) noexcept {
-  const int fd = open_checked();
-  if (fd < 0) return nullptr;
-  auto* mapped = static_cast<uint8_t*>(base::sys_mmap(kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd,
-                                                      static_cast<off_t>(index * kSegmentBytes)));
+  const Descriptor file = open_checked();
+  if (file.fd < 0) return nullptr;
+  auto* mapped = static_cast<uint8_t*>(base::sys_mmap(kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED,
+                                                      file.fd, static_cast<off_t>(index * kSegmentBytes)));
+  close_unless_kept(file);
   if (!mapped) return nullptr;
   uint8_t* expected = nullptr;
   if (g_segments[index].compare_exchange_strong(expected, mapped, std::memory_order_acq_rel)) return mapped;
@@ -134,32 +156,28 @@ bool create(const char* path, uint32_t mode, uint64_t max_bytes, int* error) noe
     *error = EFBIG;
     return false;
   }
-  int fd = base::sys_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, static_cast<int>(mode));
+  const int fd =
+      base::sys_open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, static_cast<int>(mode));
   if (fd < 0) {
     *error = -fd;
     return false;
-  }
-  // Out of the way of programs that expect the lowest numbers to be theirs.
-  const long high = base::raw_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 200);
-  if (high >= 0) {
-    base::sys_close(fd);
-    fd = static_cast<int>(high);
   }
   struct stat made = {};
   int failed = base::sys_fstat(fd, &made);
   if (!failed) failed = reserve(fd, 0, kSegmentBytes);
   std::strncpy(g_path, path, sizeof g_path - 1);
-  g_fd = fd;
   g_device = made.st_dev;
   g_inode = made.st_ino;
+  const Descriptor file = keep_high(fd);
   uint8_t* first = failed ? nullptr : map_segment(0);
   if (!first) {
     *error = failed ? -failed : ENOMEM;
-    base::sys_close(fd);
-    base::sys_unlink(path);
     g_fd = -1;
+    base::sys_close(file.fd);
+    base::sys_unlink(path);
     return false;
   }
+  close_unless_kept(file);
   write_header(first, max_bytes);
   return true;
 }
