@@ -4,7 +4,7 @@
 #include "trainer.cuh"
 
 int main(int argc, char** argv) {
-  const Options o(argc, argv, {{"steps", 50}, {"batch-mib", 128}});
+  const Options o(argc, argv, {{"steps", 50}, {"batch-mib", 64}});
   LoopOptions loop;
   loop.steps = o.integer("steps");
   loop.loader.batch_bytes = static_cast<size_t>(o.integer("batch-mib")) << 20;
