@@ -9,6 +9,8 @@ from oracle import Oracle
 
 TOLERANCE = 0.01  # of wall time, for each category
 MAX_UNKNOWN = 0.02
+STEPS = 60
+SKIPPED = 5  # at both ends: first steps wait for the loader to fill, the last one for the device to drain
 
 # Workload -> (arguments, first finding). None: nothing above `info`.
 WORKLOADS = {
@@ -34,10 +36,10 @@ class Recorded:
         config = workloads / f"{name}.conf"
         if config.exists():
             environment["GWSIM_CONFIG"] = config
-        self.run = inject([workloads / name, "--steps", "60", *arguments], env=environment, sim=True)
+        self.run = inject([workloads / name, "--steps", STEPS, *arguments], env=environment, sim=True)
         assert self.run.returncode == 0, self.run.stderr
-        self.report = self.run.report()
-        self.oracle = Oracle(truth, phases)
+        self.report = self.run.report("--steps", f"{SKIPPED}:{STEPS - SKIPPED}")
+        self.oracle = Oracle(truth, phases, skip_first=SKIPPED, skip_last=SKIPPED)
 
 
 @pytest.fixture(scope="module")
