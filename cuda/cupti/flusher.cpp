@@ -47,7 +47,7 @@ uint64_t device_now_ns() noexcept {
 
 void fetch(uint32_t flag) noexcept {
   g_api->cuptiActivityFlushAll(flag);
-  record::sample_clocks(device_now_ns);
+  sample_device_clock();
   size_t dropped = 0;
   // Under no lock: CUPTI takes its own here and in the buffer callbacks, in the other order.
   if (g_api->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS && dropped) {
@@ -104,6 +104,10 @@ void prepare_flusher(const Api* api, StopSession stop_session) noexcept {
   g_api = api;
   g_stop_session = stop_session;
   g_epoch = runtime::epoch();
+}
+
+void sample_device_clock() noexcept {
+  record::sample_clocks(device_now_ns);
 }
 
 bool start_flusher() noexcept {

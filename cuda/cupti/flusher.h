@@ -15,6 +15,9 @@ namespace gpuwatch::cuda::cupti {
 using StopSession = void (*)() noexcept;
 void prepare_flusher(const Api* api, StopSession stop_session) noexcept;
 
+// A sample of CUPTI's clock beside ours; one at the start, then one with each fetch.
+void sample_device_clock() noexcept;
+
 // Starts the thread if it does not run yet. False: not yet possible.
 bool start_flusher() noexcept;
 

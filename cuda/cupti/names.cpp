@@ -11,6 +11,7 @@
 #include "libinject/base/futex_lock.h"
 #include "libinject/base/syscall.h"
 #include "libinject/record/recorder.h"
+#include "libinject/runtime/real_function.h"
 
 namespace gpuwatch::cuda::cupti {
 namespace {
@@ -87,18 +88,24 @@ struct Driver {
 };
 
 bool find_driver(Driver* driver) noexcept {
-  void* library = dlopen ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : nullptr;
+  void* library = dlopen ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) : nullptr;
   if (!library) return false;
   const auto find = [library](auto* to, const char* name) {
     *to = reinterpret_cast<std::remove_reference_t<decltype(*to)>>(dlsym(library, name));
     return *to != nullptr;
   };
-  const bool found = find(&driver->get, "cuDeviceGet") && find(&driver->name, "cuDeviceGetName") &&
-                     find(&driver->attribute, "cuDeviceGetAttribute") &&
-                     find(&driver->total_memory, "cuDeviceTotalMem_v2") &&
-                     find(&driver->version, "cuDriverGetVersion");
-  dlclose(library);  // the job holds it
-  return found;
+  return find(&driver->get, "cuDeviceGet") && find(&driver->name, "cuDeviceGetName") &&
+         find(&driver->attribute, "cuDeviceGetAttribute") &&
+         find(&driver->total_memory, "cuDeviceTotalMem_v2") && find(&driver->version, "cuDriverGetVersion");
+}
+
+// 0 where the runtime is linked in statically: then it has no symbol to ask.
+int runtime_version() noexcept {
+  constexpr const char* kSonames[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", nullptr};
+  void* function = runtime::find_real("cudaRuntimeGetVersion", nullptr, kSonames, nullptr, nullptr);
+  int version = 0;
+  if (function) reinterpret_cast<int (*)(int*)>(function)(&version);
+  return version;
 }
 
 void describe(const Driver& driver, uint32_t ordinal) noexcept {
@@ -115,6 +122,7 @@ void describe(const Driver& driver, uint32_t ordinal) noexcept {
   driver.attribute(&fields.multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, device);
   if (driver.total_memory(&memory_bytes, device) == CUDA_SUCCESS) fields.memory_bytes = memory_bytes;
   driver.version(&fields.driver_version);
+  fields.runtime_version = runtime_version();
   record::put(fields);
 }
 

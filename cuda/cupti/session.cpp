@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cupti/session.h"
 
+#include <cstring>
+
 #include "cuda/cupti/api.h"
 #include "cuda/cupti/buffers.h"
 #include "cuda/cupti/decode.h"
@@ -60,10 +62,15 @@ CUptiResult subscribe(char* holder, size_t holder_bytes) noexcept {
   return g_api.cuptiSubscribe(&g_subscriber, on_api_call, nullptr);
 }
 
+constexpr char kHolderPrefix[] = "CUPTI for ";
+
 // Why there is no session, for people.
 void explain_refusal(CUptiResult result, const char* holder, State* state) noexcept {
   switch (static_cast<int>(result)) {
     case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
+      // CUPTI writes "CUPTI for <name>".
+      if (std::strncmp(holder, kHolderPrefix, sizeof kHolderPrefix - 1) == 0)
+        holder += sizeof kHolderPrefix - 1;
       state->add("held by ").add(*holder ? holder : "another profiler");
       break;
     case CUPTI_ERROR_NOT_INITIALIZED:
@@ -132,6 +139,7 @@ bool try_to_start(FindOperation find, State* state) noexcept {
     return false;
   }
   note_version();
+  sample_device_clock();
   state->add("on");
   return true;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // _exit: the end of every forked worker (Python's multiprocessing leaves by os._exit, past all exit
 // handlers). Async-signal-safe, like the real one: PyTorch's SIGTERM handler calls it.
+#include "hooks/cupti/cupti.h"
 #include "hooks/libc/real.h"
 #include "hooks/libc/timed.h"
 #include "libinject/base/compiler.h"
@@ -20,7 +21,10 @@ bool is_end_of_this_process() noexcept {
 }
 
 [[noreturn]] void quick_exit(Function function, int code) noexcept {
-  if (is_end_of_this_process()) record::end_process(trace::EndReason::QuickExit, code);
+  if (is_end_of_this_process()) {
+    cupti::before_exit();  // a job that leaves by os._exit() would lose its last half second of device records
+    record::end_process(trace::EndReason::QuickExit, code);
+  }
   if (const auto real_exit = real<void (*)(int)>(function)) real_exit(code);
   for (;;) base::raw_syscall(SYS_exit_group, code);
 }

@@ -1,0 +1,261 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures what gpuwatch costs, on this machine, and writes docs/performance.md.
+
+    scripts/bench.py                 all sections
+    scripts/bench.py hooks startup   some of them, printed only
+
+Absolute times differ from machine to machine, so every figure is a difference or a ratio of two things that were
+measured in the same run, alternating, with its spread (lowest, median, highest). The build is build/release, or
+GPUWATCH_BUILD.
+"""
+
+import json
+import os
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from datetime import date
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = Path(os.environ.get("GPUWATCH_BUILD", ROOT / "build/release")).resolve()
+LIBRARY = BUILD / "lib/libgpuwatch.so"
+REPORT = ROOT / "docs/performance.md"
+TRUE = shutil.which("true") or "/bin/true"
+
+
+def clean_environment(**settings):
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(("GPUWATCH_", "GWSIM_", "LD_"))}
+    return {**kept, **{k: str(v) for k, v in settings.items()}}
+
+
+def injected(**settings):
+    return clean_environment(LD_PRELOAD=LIBRARY, **settings)
+
+
+class Spread:
+    """Lowest, median and highest of repeated measurements."""
+
+    def __init__(self, values):
+        self.values = sorted(values)
+
+    @property
+    def median(self):
+        return statistics.median(self.values)
+
+    def text(self, digits=1, unit=""):
+        low, high = self.values[0], self.values[-1]
+        return f"{self.median:.{digits}f}{unit} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def table(header, rows):
+    lines = [" | ".join(header), " | ".join("---" for _ in header), *(" | ".join(map(str, row)) for row in rows)]
+    return "\n".join(f"| {line} |" for line in lines)
+
+
+def finished(command, environment):
+    """Wall seconds and resource usage of a command that must succeed."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        [str(word) for word in command], env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    complaint = process.stderr.read()
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    seconds = time.perf_counter() - began
+    if process.returncode:
+        sys.exit(f"bench: {' '.join(map(str, command))} ended with {process.returncode}:\n{complaint.decode()}")
+    return seconds, usage
+
+
+# --- what a hooked call costs ------------------------------------------------------------------------------------
+
+
+def hook_cost(mode, environment, arguments=()):
+    """{function: Spread of ns that the hook adds}; CPU time of the thread, because the machine may be busy."""
+    command = [BUILD / "bin/bench/hook_cost", *arguments, "--benchmark_format=json"]
+    done = subprocess.run([str(w) for w in command], env=environment, capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"bench: hook_cost ({mode}) ended with {done.returncode}:\n{done.stderr}")
+    times = {}
+    for row in json.loads(done.stdout)["benchmarks"]:
+        if row["run_type"] == "iteration":
+            name, how = row["name"].split("/")[:2]
+            times.setdefault(name, {}).setdefault(how, []).append(row["cpu_time"])
+    return {
+        name: Spread(hooked - statistics.median(both["direct"]) for hooked in both["hooked"])
+        for name, both in times.items()
+    }
+
+
+def bench_hooks(scratch):
+    off = hook_cost("off", injected(GPUWATCH_DISABLE=1))
+    dormant = hook_cost("dormant", injected(GPUWATCH_OUT=scratch / "dormant"), ["--calls=waits"])
+    recording = hook_cost("recording", injected(GPUWATCH_OUT=scratch / "hooks", GPUWATCH_TRACE="cuda,io"))
+    rows = [
+        ["CUDA launch, recorded (24 bytes)", recording["launch"].text(), 50],
+        ["CUDA copy, recorded with its detail (48 bytes)", recording["copy"].text(), 50],
+        ["wait that does not block: timed, below the threshold", recording["semaphore"].text(), 25],
+        ["the same wait in a dormant process", dormant["semaphore"].text(), 5],
+        ["the same wait, GPUWATCH_DISABLE=1", off["semaphore"].text(), 5],
+        ["CUDA launch, GPUWATCH_DISABLE=1", off["launch"].text(), 5],
+        ["CUDA copy, GPUWATCH_DISABLE=1", off["copy"].text(), 5],
+    ]
+    launch = recording["launch"].median
+    return f"""## A hooked call
+
+Nanoseconds that the hook adds to a call of the thread's own CPU time: median (lowest to highest) of nine repetitions of 400 000
+calls, against the same function called directly in the same run. Writing the trace's pages is included.
+
+{table(["call", "ns added", "goal"], rows)}
+
+A step of 10 000 kernels of 5 us each, launched one by one, so takes {launch * 10_000 / 50e6:.1%} longer on the host
+(10 000 calls x {launch:.0f} ns over 50 ms): computed, not timed. What CUPTI itself adds to a launch comes on top and was
+not measured: no GPU at hand.
+"""
+
+
+# --- a process that is none of ours ------------------------------------------------------------------------------
+
+
+def user_instructions(environment):
+    """Instructions of `true` in user mode, or None where the machine does not count them."""
+    if not shutil.which("perf"):
+        return None
+    done = subprocess.run(
+        ["perf", "stat", "-x,", "-e", "instructions:u", "-r", "5", TRUE], env=environment, capture_output=True, text=True
+    )
+    value = done.stderr.split(",")[0].split("\n")[-1]
+    return int(value) if value.isdigit() else None
+
+
+def bench_startup(scratch, pairs=200):
+    plain, loaded = clean_environment(), injected(GPUWATCH_OUT=scratch / "startup")
+    times = {"plain": [], "loaded": []}
+    for _ in range(pairs):
+        times["plain"].append(finished([TRUE], plain)[0])
+        times["loaded"].append(finished([TRUE], loaded)[0])
+    added = sorted((b - a) * 1e3 for a, b in zip(times["plain"], times["loaded"]))
+    ratio = statistics.median(times["loaded"]) / statistics.median(times["plain"])
+    without, with_library = user_instructions(plain), user_instructions(loaded)
+    instructions = (
+        f"Instructions in user mode: {without:,} without, {with_library:,} with the library."
+        if without and with_library
+        else "This machine does not count instructions."
+    )
+    files = "no file was written" if not (scratch / "startup").exists() else "A FILE WAS WRITTEN"
+    return f"""## A dormant process
+
+`true`, {pairs} times with and {pairs} times without the library, alternating: {statistics.median(added):.2f} ms more at the
+median (quartiles {added[len(added) // 4]:.2f} to {added[len(added) * 3 // 4]:.2f}), {ratio:.2f} times the time without
+(goal: at most 1 ms, no file); {files}.
+{instructions}
+"""
+
+
+# --- a job on the simulated device -------------------------------------------------------------------------------
+
+
+def simulated(environment):
+    return {**environment, "LD_LIBRARY_PATH": str(BUILD / "lib/sim")}
+
+
+def bench_job(scratch, pairs=7):
+    command = [BUILD / "bin/workloads/launch_bound", "--steps", 40, "--operations", 1000]
+    ratios, memory = [], []
+    for n in range(pairs):
+        alone, alone_usage = finished(command, simulated(clean_environment()))
+        seen, seen_usage = finished(command, simulated(injected(GPUWATCH_OUT=scratch / f"job{n}")))
+        ratios.append((seen / alone - 1) * 100)
+        memory.append((seen_usage.ru_maxrss - alone_usage.ru_maxrss) / 1024)
+    return f"""## A job on the simulated device
+
+`{command[0].name}` (40 steps, 1001 kernels of 5 us each, launched one by one), {pairs} pairs, alternating. Calls are timed
+against a software device here, so this shows the recorder and the CUPTI session's own work, not CUPTI's.
+
+{table(["", "median (lowest to highest)", "goal"], [
+    ["wall time with all sources on", Spread(ratios).text(2, " %"), "2 %"],
+    ["memory (largest resident set)", Spread(memory).text(1, " MiB"), "64 MiB"],
+])}
+"""
+
+
+# --- the analyzer ------------------------------------------------------------------------------------------------
+
+
+def used_bytes(directory):
+    """Bytes of trace that were claimed; the rest of a file is reserved space that reads as zeros."""
+    return sum(path.stat().st_blocks * 512 for path in Path(directory).glob("*.gwt"))
+
+
+def bench_analyzer(scratch, repetitions=5):
+    directory = scratch / "long"
+    command = [BUILD / "bin/workloads/launch_bound", "--steps", 400, "--operations", 1000, "--dispatch-us", 0]
+    finished(command, simulated(injected(GPUWATCH_OUT=directory)))
+    analyze = [BUILD / "bin/gpuwatch", "analyze", directory, "--json"]
+    done = subprocess.run([str(w) for w in analyze], env=clean_environment(), capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"bench: gpuwatch analyze ended with {done.returncode}:\n{done.stderr}")
+    events = json.loads(done.stdout)["trace"]["events"]
+    runs = [finished(analyze, clean_environment()) for _ in range(repetitions)]
+    cpu = Spread(events / (usage.ru_utime + usage.ru_stime) / 1e6 for _, usage in runs)
+    bytes_used = used_bytes(directory)
+    memory = max(usage.ru_maxrss for _, usage in runs) * 1024
+    return f"""## The trace and the analyzer
+
+`gpuwatch analyze --json` of a run with {events:,} events ({bytes_used / 2**20:.0f} MiB).
+
+{table(["", "measured", "goal"], [
+    ["events a second of CPU time, millions", cpu.text(2), 20],
+    ["bytes of trace an event, all included", f"{bytes_used / events:.1f}", 24],
+    ["largest resident set over trace size", f"{memory / bytes_used:.2f}", "0.5 (anonymous memory)"],
+])}
+"""
+
+
+SECTIONS = {"hooks": bench_hooks, "startup": bench_startup, "job": bench_job, "analyzer": bench_analyzer}
+
+
+def machine():
+    """The machine in one sentence."""
+    info = Path("/proc/cpuinfo").read_text()
+    model = next((line.split(":")[1].strip() for line in info.splitlines() if line.startswith("model name")), "unknown CPU")
+    virtual = " (virtual machine)" if " hypervisor" in info else ""
+    clock = Path("/sys/devices/system/clocksource/clocksource0/current_clocksource")
+    source = clock.read_text().strip() if clock.exists() else "unknown"
+    return (
+        f"{model}{virtual}, {os.cpu_count()} CPUs, Linux {os.uname().release}, clock source {source}; "
+        f"load average before: {os.getloadavg()[0]:.1f}."
+    )
+
+
+def main():
+    chosen = sys.argv[1:] or list(SECTIONS)
+    if unknown := [name for name in chosen if name not in SECTIONS]:
+        sys.exit(f"bench: no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+    if not LIBRARY.exists():
+        sys.exit(f"bench: {LIBRARY} does not exist; run `make build`")
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    parts = [
+        "<!-- SPDX-License-Identifier: Apache-2.0 -->\n# Performance\n",
+        f"Written by `make bench` on {date.today()}. Machine: {machine()}\n\n"
+        "Figures of a GPU (what CUPTI adds to a launch, device memory) are not measured: no GPU at hand.\n",
+    ]
+    for name in chosen:
+        print(f"bench: {name}", file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(prefix="gpuwatch-bench-") as scratch:
+            parts.append(SECTIONS[name](Path(scratch)))
+    text = "\n".join(parts)
+    print(text)
+    if chosen == list(SECTIONS):
+        REPORT.write_text(text)
+        print(f"bench: wrote {REPORT.relative_to(ROOT)}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

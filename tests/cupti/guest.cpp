@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that uses CUDA in the ways that a CUPTI session must cope with; the first argument chooses one.
+//   around   one call through the hooked symbol, then the runtime and the driver by pointers, as a static
+//   runtime or
+//            Triton's launcher does
+//   holder   subscribes to CUPTI itself before it uses CUDA
+//   fork     forks while the session is up; the child uses its CUDA functions (they may fail) and exits
+//   use      ten memsets and a synchronisation
+//   quick    as use; leaves by _exit with finished work that nobody has fetched
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+#include <cupti.h>
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace {
+
+[[noreturn]] void fail(const char* what) {
+  std::fprintf(stderr, "guest: %s\n", what);
+  std::_Exit(3);
+}
+
+void require(int result, const char* what) {
+  if (result) fail(what);
+}
+
+// The library's own definition, past whatever is preloaded.
+template <class Function>
+Function* in(const char* library, const char* name) {
+  void* handle = dlopen(library, RTLD_LAZY);
+  auto* function = handle ? reinterpret_cast<Function*>(dlsym(handle, name)) : nullptr;
+  if (!function) fail(name);
+  return function;
+}
+
+constexpr char kRuntime[] = "libcudart.so.13", kDriver[] = "libcuda.so.1";
+
+using Memset = cudaError_t(void*, int, size_t, cudaStream_t);
+
+void* allocate(size_t bytes) {
+  void* memory = nullptr;
+  require(cudaMalloc(&memory, bytes), "cudaMalloc");
+  return memory;
+}
+
+void around() {
+  void* memory = allocate(1 << 20);
+  require(in<Memset>(kRuntime, "cudaMemsetAsync")(memory, 0, 4096, nullptr), "cudaMemsetAsync");
+  CUmodule module;
+  CUfunction function;
+  require(in<decltype(cuModuleLoadData)>(kDriver, "cuModuleLoadData")(&module, ""), "cuModuleLoadData");
+  require(in<decltype(cuModuleGetFunction)>(kDriver, "cuModuleGetFunction")(&function, module, "triton_2ms"),
+          "cuModuleGetFunction");
+  auto* launch = in<decltype(cuLaunchKernel)>(kDriver, "cuLaunchKernel");
+  for (int i = 0; i < 3; ++i)
+    require(launch(function, 4, 2, 1, 128, 1, 1, 64, nullptr, nullptr, nullptr), "cuLaunchKernel");
+  require(in<cudaError_t()>(kRuntime, "cudaDeviceSynchronize")(), "cudaDeviceSynchronize");
+}
+
+void CUPTIAPI ignore(void*, CUpti_CallbackDomain, CUpti_CallbackId, const void*) {}
+
+void holder() {
+  CUpti_SubscriberHandle subscriber;
+  CUpti_SubscriberParams params{};
+  params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
+  params.subscriberName = "somebody else";
+  require(in<decltype(cuptiSubscribe_v2)>("libcupti.so.13", "cuptiSubscribe_v2")(&subscriber, ignore, nullptr,
+                                                                                 &params),
+          "cuptiSubscribe_v2");
+  require(cudaMemset(allocate(4096), 0, 4096), "cudaMemset");
+  require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+void use_device() {
+  void* memory = allocate(1 << 20);
+  for (int i = 0; i < 10; ++i) require(cudaMemsetAsync(memory, i, 1 << 20, nullptr), "cudaMemsetAsync");
+  require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
+void forking() {
+  use_device();
+  const pid_t child = fork();
+  if (child == 0) {
+    int count = 0;
+    cudaGetDeviceCount(&count);
+    cudaDeviceSynchronize();
+    std::exit(0);  // with exit handlers: none of ours may wait for a thread that the child does not have
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  require(!WIFEXITED(status) || WEXITSTATUS(status), "child");
+  use_device();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const char* mode = argc > 1 ? argv[1] : "";
+  if (!std::strcmp(mode, "around")) {
+    around();
+  } else if (!std::strcmp(mode, "holder")) {
+    holder();
+  } else if (!std::strcmp(mode, "fork")) {
+    forking();
+  } else if (!std::strcmp(mode, "use")) {
+    use_device();
+  } else if (!std::strcmp(mode, "quick")) {
+    use_device();
+    _exit(7);
+  } else {
+    fail("around, holder, fork, use or quick");
+  }
+}
