@@ -31,8 +31,8 @@ check: build  ## layers, format, and what the built library needs and exports
 	@scripts/check_format.sh
 	@scripts/check_library.sh build/release
 
-bench: build  ## measure the recorder and the analyzer on this machine
-	@$(PYTHON) scripts/run_benchmarks.py
+bench: build  ## measure what gpuwatch costs here, write docs/performance.md
+	@$(PYTHON) scripts/bench.py
 
 asan: $(SETUP)  ## unit tests under the address and undefined-behaviour sanitizers
 	@scripts/build.sh asan
