@@ -9,6 +9,7 @@
 #include "hooks/source.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/log.h"
+#include "libinject/context/sampler.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
 
@@ -44,6 +45,7 @@ void write_operations() noexcept {
     return;
   }
   record::on_file_start(write_operations);
+  record::on_file_start(context::on_recording);
   record::on_file_start(cudart::on_recording);
   record::on_file_start(nccl::on_recording);
   record::on_file_start(libc::on_recording);

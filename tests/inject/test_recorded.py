@@ -172,3 +172,28 @@ def test_permissions_of_the_trace(recorded, guests, run_dir):
         os.umask(old)
     (trace,) = run_dir.glob("*.gwt")
     assert trace.stat().st_mode & 0o777 == 0o600
+
+
+def test_nccl(recorded, guests):
+    trace = recorded([guests / "nccl"])
+    calls = [call for call in trace.all_calls if call.name.startswith("nccl")]
+    assert [call.name for call in sorted(calls, key=lambda call: call.begin_ns)] == [
+        "ncclCommInitRank", "ncclAllReduce", "ncclAllReduce", "ncclAllReduce", "ncclGroupStart", "ncclGroupEnd",
+        "ncclCommDestroy",
+    ]  # fmt: skip
+    for call in calls:
+        assert call.failed == (call.name == "ncclGroupEnd")
+        if call.name == "ncclAllReduce":
+            assert (call.a, call.b, call.detail[0]) == (0x12345670, 0x77, 400)
+            assert call.end_ns - call.begin_ns >= 1e6
+        elif "Group" not in call.name:
+            assert call.a == 0x12345670
+    assert trace.state("nccl") == "on"
+
+
+def test_facts_about_the_machine(recorded, guests):
+    facts = recorded([guests / "threads"]).facts()
+    with open("/proc/meminfo") as meminfo:
+        assert int(facts["memory_bytes"]) == int(meminfo.readline().split()[1]) * 1024
+    assert int(facts["cpu_affinity"]) == len(os.sched_getaffinity(0))
+    assert facts["cpu_quota"] == "none" or float(facts["cpu_quota"]) > 0
