@@ -22,7 +22,8 @@ bool is_end_of_this_process() noexcept {
 
 [[noreturn]] void quick_exit(Function function, int code) noexcept {
   if (is_end_of_this_process()) {
-    cupti::before_exit();  // a job that leaves by os._exit() would lose its last half second of device records
+    cupti::before_exit();  // a job that leaves by os._exit() would lose its last half second of device
+                           // records
     record::end_process(trace::EndReason::QuickExit, code);
   }
   if (const auto real_exit = real<void (*)(int)>(function)) real_exit(code);
