@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "analyzer/model/launch_steps.h"
 
@@ -56,59 +57,79 @@ bool returned_batch(const HostCall& call) {
   return call.op_class == OpClass::LoaderNext && !call.failed();
 }
 
-// The step that holds a moment: steps are in order and may have gaps between them.
-Step* step_at(std::vector<Step>& steps, Ns time) {
-  auto after =
+// The step that holds a moment, SIZE_MAX if none: steps are in order and may have gaps between them.
+size_t step_at(const std::vector<Step>& steps, Ns time) {
+  const auto after =
       std::upper_bound(steps.begin(), steps.end(), time, [](Ns t, const Step& s) { return t <= s.end; });
-  return after != steps.end() && time > after->begin ? &*after : nullptr;
+  return after != steps.end() && time > after->begin ? static_cast<size_t>(after - steps.begin()) : SIZE_MAX;
 }
 
-struct TrainingLoader {
-  uint32_t id = 0;
-  uint64_t batches = 0;
-  bool is_training = false;
+struct TakenBatch {
+  size_t step;
+  uint32_t loader;
 };
 
-// Loaders used in at least half of the steps are trained from; others belong to an evaluation between steps.
-std::unordered_map<uint32_t, TrainingLoader> training_loaders(const Thread& thread,
-                                                              std::vector<Step>& steps) {
-  std::unordered_map<uint32_t, TrainingLoader> loaders;
-  std::unordered_map<uint32_t, std::pair<const Step*, size_t>> used;
+// In order of time.
+std::vector<TakenBatch> taken_batches(const Thread& thread, const std::vector<Step>& steps) {
+  std::vector<TakenBatch> taken;
   for (const auto& call : thread.calls) {
     if (!returned_batch(call)) continue;
-    auto& loader = loaders[call.correlation_or_object];
-    loader.id = call.correlation_or_object;
-    ++loader.batches;
-    const Step* step = step_at(steps, call.end);
-    auto& [last, count] = used[loader.id];
-    if (step && step != last) {
-      last = step;
-      ++count;
-    }
+    const size_t step = step_at(steps, call.end);
+    if (step != SIZE_MAX) taken.push_back({step, call.correlation_or_object});
   }
-  for (auto& [id, loader] : loaders) loader.is_training = 2 * used[id].second >= steps.size();
-  return loaders;
+  return taken;
+}
+
+using LoaderSet = std::unordered_set<uint32_t>;
+
+// Loaders that an evaluation between two training steps reads from: they never give a step its only batches
+// (as one that training has changed to does), and are not in every step (as the second of two zipped ones
+// is).
+LoaderSet evaluation_loaders(const std::vector<TakenBatch>& taken, size_t steps) {
+  struct Use {
+    size_t last_step = SIZE_MAX, steps = 0, steps_alone = 0;
+  };
+  std::vector<uint32_t> first_loader(steps, 0);
+  std::vector<bool> is_used(steps, false), is_mixed(steps, false);
+  for (const auto& batch : taken) {
+    if (!is_used[batch.step]) first_loader[batch.step] = batch.loader;
+    is_used[batch.step] = true;
+    if (first_loader[batch.step] != batch.loader) is_mixed[batch.step] = true;
+  }
+  std::unordered_map<uint32_t, Use> uses;
+  for (const auto& batch : taken) {
+    Use& use = uses[batch.loader];
+    if (use.last_step == batch.step) continue;
+    use.last_step = batch.step;
+    ++use.steps;
+    use.steps_alone += !is_mixed[batch.step];
+  }
+  LoaderSet evaluation;
+  for (const auto& [loader, use] : uses) {
+    if (2 * use.steps < steps && 2 * use.steps_alone < use.steps) evaluation.insert(loader);
+  }
+  return evaluation;
 }
 
 // Takes evaluations out of the steps that they fell into: what lies before (optimizer) or after (loader) them
 // stays.
-void cut_evaluations(const Thread& thread, const std::unordered_map<uint32_t, TrainingLoader>& loaders,
-                     std::vector<Step>& steps, bool step_follows) {
-  std::unordered_map<Step*, Interval> evaluation;
+void cut_evaluations(const Thread& thread, const LoaderSet& evaluation, std::vector<Step>& steps,
+                     bool step_follows) {
+  if (evaluation.empty()) return;
+  std::unordered_map<size_t, Interval> by_step;
   for (const auto& call : thread.calls) {
-    if (!is_loader_call(call)) continue;
-    const auto loader = loaders.find(call.correlation_or_object);
-    if (loader == loaders.end() || loader->second.is_training) continue;
-    Step* step = step_at(steps, call.end);
-    if (!step) continue;
-    const auto [known, is_new] = evaluation.emplace(step, Interval{call.begin, call.end});
+    if (!is_loader_call(call) || !evaluation.count(call.correlation_or_object)) continue;
+    const size_t step = step_at(steps, call.end);
+    if (step == SIZE_MAX) continue;
+    const auto [known, is_new] = by_step.emplace(step, Interval{call.begin, call.end});
     if (!is_new) known->second.end = std::max(known->second.end, call.end);
   }
-  for (const auto& [step, interval] : evaluation) {
+  for (const auto& [index, interval] : by_step) {
+    Step& step = steps[index];
     if (step_follows) {
-      step->begin = std::clamp(interval.end, step->begin, step->end);
+      step.begin = std::clamp(interval.end, step.begin, step.end);
     } else {
-      step->end = std::clamp(interval.begin, step->begin, step->end);
+      step.end = std::clamp(interval.begin, step.begin, step.end);
     }
   }
 }
@@ -152,32 +173,33 @@ std::vector<Step> from_loader(const Process& process, const Thread& thread) {
   return steps;
 }
 
-void count_batches(const Process& process, const Thread& thread,
-                   const std::unordered_map<uint32_t, TrainingLoader>& loaders, StepSeries& series) {
-  const TrainingLoader* main = nullptr;
-  for (const auto& [id, loader] : loaders) {
-    if (!loader.is_training) continue;
-    if (!main || loader.batches > main->batches || (loader.batches == main->batches && id < main->id))
-      main = &loader;
+// A step's batches are those of the loader that gave it most; what it zips them with are no further samples.
+void count_batches(const Process& process, const std::vector<TakenBatch>& taken, const LoaderSet& evaluation,
+                   StepSeries& series) {
+  std::unordered_map<uint32_t, int> batch_size;
+  for (const auto& loader : process.loaders) batch_size.emplace(loader.id, loader.batch_size);
+  std::unordered_map<uint32_t, uint32_t> in_step;
+  double samples = 0, steps = 0;
+  for (size_t i = 0; i < taken.size();) {
+    Step& step = series.steps[taken[i].step];
+    in_step.clear();
+    uint32_t main = 0;
+    size_t j = i;
+    for (; j < taken.size() && taken[j].step == taken[i].step; ++j) {
+      if (evaluation.count(taken[j].loader)) continue;
+      const uint32_t count = ++in_step[taken[j].loader];
+      if (count > step.batches) {
+        step.batches = count;
+        main = taken[j].loader;
+      }
+    }
+    i = j;
+    const auto size = batch_size.find(main);
+    if (step.is_warm_up || size == batch_size.end() || size->second <= 0) continue;
+    samples += static_cast<double>(step.batches) * size->second;
   }
-  if (!main) return;
-  for (const auto& call : thread.calls) {
-    if (!returned_batch(call) || call.correlation_or_object != main->id) continue;
-    if (Step* step = step_at(series.steps, call.end)) ++step->batches;
-  }
-  const auto described = std::find_if(process.loaders.begin(), process.loaders.end(),
-                                      [&](const Loader& loader) { return loader.id == main->id; });
-  if (described == process.loaders.end() || described->batch_size <= 0) return;
-  uint64_t batches = 0, counted = 0;
-  for (const auto& step : series.steps) {
-    if (step.is_warm_up) continue;
-    batches += step.batches;
-    ++counted;
-  }
-  if (counted > 0) {
-    series.samples_per_step =
-        static_cast<double>(batches) / static_cast<double>(counted) * described->batch_size;
-  }
+  for (const auto& step : series.steps) steps += !step.is_warm_up;
+  if (steps > 0) series.samples_per_step = samples / steps;
 }
 
 Ns median_length(const std::vector<Step>& steps) {
@@ -192,14 +214,14 @@ Ns median_length(const std::vector<Step>& steps) {
 void mark_warm_up(const Thread& thread, std::vector<Step>& steps) {
   if (steps.size() < 3) return;
   const auto limit = static_cast<Ns>(kWarmUpFactor * static_cast<double>(median_length(steps)));
-  std::unordered_map<const Step*, bool> starts_something;
+  std::unordered_set<size_t> starts_something;
   for (const auto& call : thread.calls) {
     if (call.op_class != OpClass::LoaderStart && call.op_class != OpClass::ModuleLoad) continue;
-    if (const Step* step = step_at(steps, std::max(call.end, call.begin + 1))) starts_something[step] = true;
+    starts_something.insert(step_at(steps, call.end));
   }
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     const bool is_first = i == 0;
-    if (steps[i].end - steps[i].begin <= limit || !(is_first || starts_something.count(&steps[i]))) break;
+    if (steps[i].end - steps[i].begin <= limit || !(is_first || starts_something.count(i))) break;
     steps[i].is_warm_up = true;
   }
 }
@@ -222,10 +244,11 @@ StepSeries find_steps(const Run&, const Process& process) {
   } else {
     return series;
   }
-  const auto loaders = training_loaders(thread, series.steps);
-  cut_evaluations(thread, loaders, series.steps, series.source == "optimizer");
+  const auto taken = taken_batches(thread, series.steps);
+  const auto evaluation = evaluation_loaders(taken, series.steps.size());
+  cut_evaluations(thread, evaluation, series.steps, series.source == "optimizer");
   mark_warm_up(thread, series.steps);
-  count_batches(process, thread, loaders, series);
+  count_batches(process, taken, evaluation, series);
   return series;
 }
 

@@ -129,6 +129,18 @@ TEST_F(StepsTest, TwoLoadersOfEachStepAreBothTraining) {
   EXPECT_DOUBLE_EQ(series.samples_per_step, 16);
 }
 
+TEST_F(StepsTest, TrainingThatChangesItsLoaderIsNoEvaluation) {
+  uint64_t t = 0;
+  for (const uint32_t loader : {900u, 901u, 902u}) {
+    for (uint32_t i = 0; i < 10; ++i, t += 10) next(t, t + 5, i, loader), optimizer(t + 8, t + 10);
+  }
+  trace_.loader({.id = 902, .batch_size = 4});
+  const auto series = steps();
+  ASSERT_EQ(series.steps.size(), 30u);
+  for (size_t i = 1; i < 30; ++i) EXPECT_EQ(series.steps[i].begin, series.steps[i - 1].end);
+  EXPECT_DOUBLE_EQ(series.samples_per_step, (16 + 100 + 4) / 3.0);
+}
+
 TEST_F(StepsTest, WithoutAnOptimizerTheLoaderTells) {
   for (uint64_t i = 0; i < 10; ++i) next(10 * i, 10 * i + 4, static_cast<uint32_t>(i));
   slots_.host(next_, 100 * kMs, 101 * kMs, 900, 10, trace::kFailed);
