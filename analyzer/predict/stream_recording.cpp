@@ -35,6 +35,12 @@ bool is_cuda(OpClass op_class) {
   return op_class > OpClass::Other && op_class < OpClass::Wait && op_class != OpClass::Collective;
 }
 
+// next() of a loader; in programs with loader threads of their own, the training thread's wait for them.
+bool waits_for_data(OpClass op_class, bool is_training_thread) {
+  return op_class == OpClass::LoaderNext ||
+         (is_training_thread && (op_class == OpClass::Wait || op_class == OpClass::Poll));
+}
+
 // The calls that shape the timeline, of all threads that launch (autograd has its own), in order of time.
 std::vector<CallRef> timeline_calls(const model::Process& process, model::Interval span) {
   std::vector<CallRef> calls;
@@ -47,7 +53,7 @@ std::vector<CallRef> timeline_calls(const model::Process& process, model::Interv
     for (uint32_t c = 0; c < thread.calls.size(); ++c) {
       const HostCall& call = thread.calls[c];
       if (call.begin < span.begin || call.begin >= span.end || call.begin < outer_end) continue;
-      if (!is_cuda(call.op_class) && call.op_class != OpClass::LoaderNext) continue;
+      if (!is_cuda(call.op_class) && !waits_for_data(call.op_class, t == process.training_thread)) continue;
       calls.push_back({t, c, &call});
       outer_end = call.end;
     }
@@ -135,7 +141,7 @@ class Recorder {
     event.cost_ns = double(call.end - std::max(call.begin, cursor));
     event.cost_ns = std::max(0.0, event.cost_ns);
     event.op_class = call.op_class;
-    event.is_input = call.op_class == OpClass::LoaderNext;
+    event.is_input = waits_for_data(call.op_class, true);
     event.step = step;
     event.thread = ref.thread;
     event.call = ref.call;

@@ -140,6 +140,15 @@ void make_asynchronous(StreamRecording& recording, const EventFilter& which, dou
   }
 }
 
+void move_to_own_stream(StreamRecording& recording, const EventFilter& which) {
+  uint32_t own = 0;
+  for (const StreamOp& op : recording.ops) own = std::max(own, op.stream + 1);
+  for (const HostEvent& event : recording.events) {
+    if (!which(event)) continue;
+    for (uint32_t i = 0; i < event.op_count; ++i) recording.ops[event.first_op + i].stream = own;
+  }
+}
+
 void capture_launches(StreamRecording& recording, double longest_gap_ns, double kernel_gap_ns) {
   uint32_t step = model::kNone;
   for (HostEvent& event : recording.events) {

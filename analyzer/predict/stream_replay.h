@@ -76,6 +76,8 @@ using EventFilter = std::function<bool(const HostEvent&)>;
 void drop_synchronisations(StreamRecording& recording, const EventFilter& which);
 void make_asynchronous(StreamRecording& recording, const EventFilter& which, double bandwidth_bytes_per_ns,
                        const std::vector<model::DeviceOp>& operations, double enqueue_cost_ns);
+// The copies run beside everything else, as if they had been started one step ahead.
+void move_to_own_stream(StreamRecording& recording, const EventFilter& which);
 void capture_launches(StreamRecording& recording, double longest_gap_ns, double kernel_gap_ns);
 void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
                  const model::Device& device);

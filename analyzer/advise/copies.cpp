@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/copies.h"
+
+#include <algorithm>
+
+#include "libinject/trace/layout.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+constexpr double kDefaultEnqueueNs = 5e3;  // a launch on common hosts takes 3 to 8 us
+constexpr double kDirectlyAfterNs =
+    20e3;  // host time between a copy and the synchronisation that belongs to it
+constexpr uint64_t kWorthMeasuring =
+    64 * 1024;  // below, latency is most of the time (nsys ignores those, too)
+
+uint64_t key(const predict::HostEvent& event) {
+  return uint64_t{event.thread} << 32 | event.call;
+}
+
+bool is_from(const model::DeviceOp& op, CopySource source) {
+  if (op.kind != trace::RecordKind::CopyH2D) return false;
+  bool pageable = op.flags & trace::kSourcePageable;
+  return pageable == (source == CopySource::kPageable);
+}
+
+}  // namespace
+
+predict::EventFilter CopyFacts::filter() const {
+  return [this](const predict::HostEvent& event) {
+    return std::binary_search(members.begin(), members.end(), key(event));
+  };
+}
+
+CopyFacts copy_facts(const RuleInput& input, CopySource source) {
+  CopyFacts facts;
+  double all_ns = 0, own_ns = 0, longest = 0;
+  bool follows_copy = false;
+  for (const predict::HostEvent& event : input.streams->events) {
+    bool is_copy = false;
+    for (uint32_t i = 0; i < event.op_count; ++i) {
+      const predict::StreamOp& op = input.streams->ops[event.first_op + i];
+      const model::DeviceOp& recorded = input.device->operations[op.device_op];
+      if (recorded.kind == trace::RecordKind::CopyH2D) all_ns += op.duration_ns;
+      if (!is_from(recorded, source)) continue;
+      is_copy = true;
+      own_ns += op.duration_ns;
+      facts.bytes += double(recorded.bytes);
+      if (op.duration_ns <= longest) continue;
+      longest = op.duration_ns;
+      facts.thread = event.thread;
+      facts.call = event.call;
+    }
+    bool is_its_sync =
+        follows_copy && event.role == predict::HostRole::kSync && event.gap_ns <= kDirectlyAfterNs;
+    facts.calls += is_copy;
+    if (is_copy || is_its_sync) facts.members.push_back(key(event));
+    follows_copy = is_copy;
+  }
+  std::sort(facts.members.begin(), facts.members.end());
+  if (all_ns > 0) facts.time_share = own_ns / all_ns;
+  return facts;
+}
+
+double pinned_bandwidth(const model::Device& device) {
+  double bytes = 0, ns = 0;
+  for (const model::DeviceOp& op : device.operations) {
+    if (!is_from(op, CopySource::kPinned) || op.bytes < kWorthMeasuring) continue;
+    bytes += double(op.bytes);
+    ns += double(op.end - op.begin);
+  }
+  return ns > 0 ? bytes / ns : 0;
+}
+
+double enqueue_cost_ns(const predict::StreamRecording& recording) {
+  std::vector<double> costs;
+  for (const predict::HostEvent& event : recording.events)
+    if (event.op_class == trace::OpClass::Launch && event.role == predict::HostRole::kEnqueue)
+      costs.push_back(event.cost_ns);
+  if (costs.empty()) return kDefaultEnqueueNs;
+  auto middle = costs.begin() + long(costs.size() / 2);
+  std::nth_element(costs.begin(), middle, costs.end());
+  return *middle;
+}
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/advise/location.h"
+#include "analyzer/advise/rule.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kAllocatorChurn;
+
+namespace {
+
+using attribute::Category;
+
+constexpr double kLeastShare = 0.02;
+constexpr double kLeastPerStep = 0.5;
+
+constexpr Threshold kThresholds[] = {
+    {"device idle while memory is allocated or freed", kLeastShare, "of the step",
+     "a steady state needs none at all"},
+    {"allocations and frees", kLeastPerStep, "a step", "now and then is growth, not churn"},
+    kLeastGain,
+};
+
+bool is_memory_call(const predict::HostEvent& event) {
+  return event.op_class == trace::OpClass::Alloc || event.op_class == trace::OpClass::Free;
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  double lost = input.rank.share(Category::Alloc);
+  if (!input.streams || lost < kLeastShare) return std::nullopt;
+  double calls = 0, longest = -1;
+  const predict::HostEvent* shown = nullptr;
+  for (const predict::HostEvent& event : input.streams->events) {
+    if (!is_memory_call(event)) continue;
+    ++calls;
+    if (event.cost_ns <= longest) continue;
+    longest = event.cost_ns;
+    shown = &event;
+  }
+  if (!shown || calls < kLeastPerStep * double(input.rank.steps.size())) return std::nullopt;
+  predict::StreamRecording changed = assumed_streams(input);
+  predict::drop_calls(changed, is_memory_call);
+  double now = predict::replay(assumed_streams(input)).step_ms;
+  if (now < predict::replay(changed).step_ms * kLeastSpeedup) return std::nullopt;
+
+  Finding finding = make_finding(kAllocatorChurn, input, lost);
+  finding.title = "Device memory is allocated and freed in every step";
+  finding.evidence = {share_evidence(input, Category::Alloc),
+                      {"allocations and frees", calls / double(input.rank.steps.size()), "a step"}};
+  finding.fix.location = call_location(input.run, input.process, shown->thread, shown->call);
+  if (input.process.facts.contains("torch")) {
+    finding.fix.setting = "PYTORCH_CUDA_ALLOC_CONF";
+    finding.fix.value = "expandable_segments:True";
+    finding.fix.summary = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and batches of one shape";
+  } else {
+    finding.fix.setting = "allocation";
+    finding.fix.summary = "allocate once before the loop, or use cudaMallocAsync with a pool";
+  }
+  finding.prediction = stream_prediction(input, changed);
+  if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
+  return finding;
+}
+
+}  // namespace
+
+const Rule kAllocatorChurn{
+    "allocator-churn",
+    "Device memory is allocated and freed in steady state; a free also waits for the device.",
+    "Allocation and free calls in every second step or more often, with the device idle meanwhile.",
+    "Allocate before the loop or from a pool; in PyTorch `expandable_segments:True` and fixed shapes.",
+    kThresholds,
+    evaluate};
+
+}  // namespace gpuwatch::advise
