@@ -17,7 +17,7 @@ struct Api {
 #include "cuda/cupti/api.def"
 #undef GW_CUPTI_OPTIONAL
 #undef GW_CUPTI
-  uint32_t version = 0;  // as CUPTI_API_VERSION: 18 is CUDA 11.8, 27 is 12.9, 130001 is 13.0 Update 1
+  uint32_t version = 0;           // set by the session; 18 is CUDA 11.8, 27 is 12.9, 130001 is 13.0 Update 1
   const char* missing = nullptr;  // what was not found; null when all is there
 };
 

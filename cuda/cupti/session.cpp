@@ -119,13 +119,15 @@ void stop_session() noexcept {
 
 bool try_to_start(FindOperation find, State* state) noexcept {
   if (!load_api(&g_api)) {
-    state->add(g_api.missing ? g_api.missing : "cuptiGetVersion").add(" not found");
+    state->add(g_api.missing).add(" not found");
     return false;
   }
   char holder[128] = "";
-  const CUptiResult subscribed = subscribe(holder, sizeof holder);
-  if (subscribed != CUPTI_SUCCESS) {
-    explain_refusal(subscribed, holder, state);
+  // Without a driver, releases up to 13.0 know at least their version; 13.5 not even that.
+  CUptiResult result = g_api.cuptiGetVersion(&g_api.version);
+  if (result == CUPTI_SUCCESS) result = subscribe(holder, sizeof holder);
+  if (result != CUPTI_SUCCESS) {
+    explain_refusal(result, holder, state);
     return false;
   }
   g_epoch = runtime::epoch();
