@@ -10,6 +10,7 @@
 #include "hooks/operations.h"
 #include "hooks/source.h"
 #include "libinject/base/compiler.h"
+#include "libinject/context/sampler.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
 #include "libinject/runtime/real_function.h"
@@ -119,6 +120,7 @@ inline cudaError_t intercept(Real<Function>& real, const void* own, const void* 
   const InSymbolHook in_hook;
   const cudaError_t result = function(args...);
   finish(scope, result == cudaSuccess ? 0 : trace::kFailed, describe(), caller);
+  if constexpr (kOperations[id(op)].op_class == trace::OpClass::Sync) context::maybe_sample(scope.begin);
   return result;
 }
 

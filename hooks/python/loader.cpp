@@ -8,6 +8,7 @@
 #include "hooks/python/wrap.h"
 #include "hooks/python/wrappers.h"
 #include "libinject/base/errno_guard.h"
+#include "libinject/context/sampler.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/fork_epoch.h"
 #include "libinject/trace/layout.h"
@@ -47,6 +48,7 @@ PyObject* next(PyObject* original, PyObject* self) {
   uint32_t index = iterator ? iterator->returned : 0;
   if (result && iterator) index = returned_index(self, *iterator);
   record::leave(scope, failed_if_null(result), loader, index);
+  context::maybe_sample(scope.begin);
   t_activity.waiting_in = outer;
   if (result && iterator) ++iterator->returned;
   return result;
@@ -65,6 +67,7 @@ void put_workers(PyObject* self, uint32_t loader) noexcept {
     fields.worker = static_cast<uint32_t>(i);
     fields.pid = fields.thread = static_cast<uint32_t>(long_attribute(worker.get(), "pid", 0));
     record::put(fields);
+    context::watch_child(fields.pid);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "hooks/python/object.h"
 #include "hooks/python/wrappers.h"
 #include "libinject/base/compiler.h"
+#include "libinject/context/sampler.h"
 #include "libinject/record/recorder.h"
 #include "libinject/trace/layout.h"
 
@@ -66,6 +67,7 @@ PyObject* after_step(PyObject*, PyObject* args) {
   if (const uint32_t at = find_open(optimizer)) {
     t_depth = at - 1;
     record::leave(t_steps[t_depth].scope, 0, number_of(optimizer), 0);
+    context::maybe_sample(t_steps[t_depth].scope.begin);
   }
   return none();
 }

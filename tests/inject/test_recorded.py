@@ -197,3 +197,14 @@ def test_facts_about_the_machine(recorded, guests):
         assert int(facts["memory_bytes"]) == int(meminfo.readline().split()[1]) * 1024
     assert int(facts["cpu_affinity"]) == len(os.sched_getaffinity(0))
     assert facts["cpu_quota"] == "none" or float(facts["cpu_quota"]) > 0
+
+
+def test_machine_is_sampled_at_step_boundaries(recorded, guests):
+    samples = recorded([guests / "threads", "steps"]).tables("Sample")
+    # One at the start, then one a second for the three to four seconds that the guest runs.
+    assert 3 <= len(samples) <= 6
+    for before, after in zip(samples, samples[1:]):
+        assert after["ticks"] > before["ticks"]
+        assert 0 < after["cpu_ns"] - before["cpu_ns"] <= after["cpu_total_ns"] - before["cpu_total_ns"] + 20_000_000
+        assert after["cpu_idle_ns"] >= before["cpu_idle_ns"]
+    assert all(sample["rss_bytes"] > 1 << 20 for sample in samples)

@@ -37,6 +37,11 @@ TABLES = {
     b"LOSS": ("Loss", "process:I thread:I reason:s count:Q"),
     b"SRCE": ("Source", "process:I name:s state:s"),
     b"FACT": ("Fact", "process:I key:s value:s"),
+    b"SAMP": (
+        "Sample",
+        "process:I ticks:Q cpu_ns:Q children_cpu_ns:Q run_delay_ns:Q throttled_ns:Q cpu_total_ns:Q cpu_idle_ns:Q "
+        "cpu_steal_ns:Q major_faults:Q rss_bytes:Q",
+    ),
     b"ENDP": ("ProcessEnd", "process:I reason:B code:i ticks:Q"),
 }
 OP_CLASSES = {

@@ -93,6 +93,18 @@ static void jumps(void) {
   printf("jumped: %d\n", jumped);
 }
 
+// A training loop's face: a synchronisation every millisecond, and half of the time computing.
+static void steps(void) {
+  struct timespec begin, now;
+  clock_gettime(CLOCK_MONOTONIC, &begin);
+  do {
+    cudaDeviceSynchronize();
+    for (volatile int i = 0; i < 300000; ++i) {
+    }
+    clock_gettime(CLOCK_MONOTONIC, &now);
+  } while (now.tv_sec - begin.tv_sec < 4);
+}
+
 int main(int argc, char** argv) {
   become_a_job();
   const char* what = argc > 1 ? argv[1] : "";
@@ -100,6 +112,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "small-stacks") == 0) storm((size_t)PTHREAD_STACK_MIN);
   if (strcmp(what, "signals") == 0) interrupted_waits();
   if (strcmp(what, "jumps") == 0) jumps();
+  if (strcmp(what, "steps") == 0) steps();
   become_a_job();
   return 0;
 }
