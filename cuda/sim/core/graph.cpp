@@ -149,6 +149,7 @@ void GraphExec::assign_lanes() {
 
 void GraphExec::launch(Stream& stream, uint32_t correlation) {
   Timeline& timeline = Timeline::instance();
+  const Ns launched_ns = now_ns();
   const MarkerRef begin = timeline.record(stream);
   const auto span = std::make_shared<GraphSpan>();
   std::vector<MarkerRef> ends(graph_->nodes.size());
@@ -157,12 +158,14 @@ void GraphExec::launch(Stream& stream, uint32_t correlation) {
   whole.correlation = correlation;
   whole.graph_id = graph_->id;
   whole.span = span;
+  whole.submit_ns = launched_ns;
   for (size_t i = 0; i < graph_->nodes.size(); ++i) {
     const GraphNode& node = *graph_->nodes[i];
     Op op = node.op;
     op.correlation = correlation;
     op.span = span;
     if (!node.after.empty()) op.latency_ns = kNoLatency;
+    op.submit_ns = launched_ns;  // the device has the whole graph: no node waits for this loop to come to it
     op.signals = ends[i] = std::make_shared<Marker>();
     op.waits.push_back(begin);
     for (uint32_t dependency : node.after) op.waits.push_back(ends[dependency]);

@@ -72,7 +72,8 @@ void Timeline::submit(Stream& stream, Op op) {
   {
     std::unique_lock lock(mutex_);
     full_since_ns = throttle(lock, stream);
-    op.submit_ns = submit_ns = now_ns();
+    submit_ns = now_ns();
+    if (op.submit_ns == 0) op.submit_ns = submit_ns;
     push(stream, std::move(op), done);
   }
   Observer* observer = current_observer();

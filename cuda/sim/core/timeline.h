@@ -57,6 +57,7 @@ class Timeline {
   bool is_stream(const Stream* stream);
 
   // Puts `op` behind everything in the stream. Blocks the caller while the stream's queue is full.
+  // An operation that brings its submit time keeps it.
   void submit(Stream& stream, Op op);
   // The point that the stream reaches when everything submitted so far is done.
   MarkerRef record(Stream& stream);
