@@ -176,6 +176,10 @@ class PassSimulation {
       else if (!worker.tasks.empty())
         until = std::min(until, std::max(now_, worker.tasks.front().may_begin));
     }
+    if (until == kNever) {  // nothing will ever happen: only a recording with no work at all gets here
+      taken_ = pass_.batches.size();
+      return;
+    }
     double elapsed = until - now_;
     now_ = until;
     if (consumer_computes()) own_.left_ns -= elapsed * rate(own_.cpu_share, speed);

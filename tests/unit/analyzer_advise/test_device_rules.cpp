@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each device rule: the case that has the cause, and the neighbour that has not.
+#include <gtest/gtest.h>
+
+#include "analyzer/advise/diagnose.h"
+#include "tests/unit/analyzer_advise/synthetic_run.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+using test::Action;
+using trace::OpClass;
+using trace::RecordKind;
+using Shares = std::initializer_list<std::pair<Category, double>>;
+
+constexpr size_t kSteps = 100;
+const Action kSync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true, .caller = 0x1000};
+
+Diagnosis diagnose_device(const std::vector<Action>& step, Shares shares) {
+  test::Job job = test::make_device_job(step, kSteps);
+  test::set_shares(job, shares);
+  job.rank().series.samples_per_step = 32;
+  return diagnose(job.run, job.ranks);
+}
+
+const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
+  for (const Finding& finding : diagnosis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+void expect_prediction(const Finding* finding, const std::vector<Action>& fixed) {
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->prediction);
+  double really = test::device_step_us(fixed, kSteps) / 1e3;
+  EXPECT_LE(finding->prediction->value.low, really * 1.001);
+  EXPECT_GE(finding->prediction->value.high, really * 0.999);
+}
+
+TEST(SyncPerStep, PredictsTheStepWithoutIt) {
+  std::vector<Action> step = {{.gap_us = 300, .device_us = 500}, kSync};
+  Diagnosis diagnosis = diagnose_device(step, {{Category::Sync, 0.37}});
+  step.pop_back();
+  EXPECT_EQ(diagnosis.findings.front().id, "sync-per-step");
+  EXPECT_EQ(diagnosis.verdict.id, "host-bound");
+  expect_prediction(find(diagnosis, "sync-per-step"), step);
+}
+
+TEST(SyncPerStep, TakesACopyOfFewBytesForOne) {
+  Action item{
+      .op_class = OpClass::Copy, .device_us = 2, .waits = true, .kind = RecordKind::CopyD2H, .bytes = 4};
+  EXPECT_NE(find(diagnose_device({{.gap_us = 300, .device_us = 500}, item}, {{Category::Sync, 0.3}}),
+                 "sync-per-step"),
+            nullptr);
+  item.bytes = 1 << 20;
+  EXPECT_EQ(find(diagnose_device({{.gap_us = 300, .device_us = 500}, item}, {{Category::Sync, 0.3}}),
+                 "sync-per-step"),
+            nullptr);
+}
+
+TEST(SyncPerStep, LeavesTheSynchronisationOfACopyToTheCopy) {
+  Action copy{.op_class = OpClass::Copy,
+              .device_us = 300,
+              .kind = RecordKind::CopyH2D,
+              .pageable = true,
+              .bytes = 1 << 20};
+  Diagnosis diagnosis =
+      diagnose_device({{.gap_us = 20, .device_us = 500}, copy, kSync},
+                      {{Category::CopyStaging, 0.1}, {Category::CopyH2D, 0.2}, {Category::Sync, 0.02}});
+  EXPECT_EQ(find(diagnosis, "sync-per-step"), nullptr);
+}
+
+TEST(PinMemory, NamesTheCopyFromPageableMemory) {
+  Action copy{.op_class = OpClass::Copy,
+              .device_us = 300,
+              .waits = true,
+              .kind = RecordKind::CopyH2D,
+              .pageable = true,
+              .bytes = 1 << 20};
+  Diagnosis diagnosis = diagnose_device({{.gap_us = 200, .device_us = 500}, copy},
+                                        {{Category::CopyStaging, 0.2}, {Category::CopyH2D, 0.3}});
+  const Finding* finding = find(diagnosis, "pin-memory");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.setting, "pin_memory");
+  copy.waits = false;
+  expect_prediction(finding, {{.gap_us = 200, .device_us = 500}, copy});
+  EXPECT_EQ(find(diagnosis, "blocking-copy"), nullptr);
+}
+
+TEST(BlockingCopy, NamesTheExposedCopyFromPinnedMemory) {
+  Action copy{.op_class = OpClass::Copy, .device_us = 300, .kind = RecordKind::CopyH2D, .bytes = 1 << 20};
+  Diagnosis diagnosis = diagnose_device({{.gap_us = 5, .device_us = 500}, copy}, {{Category::CopyH2D, 0.37}});
+  EXPECT_EQ(find(diagnosis, "pin-memory"), nullptr);
+  copy.stream = 1;
+  expect_prediction(find(diagnosis, "blocking-copy"), {{.gap_us = 5, .device_us = 500}, copy});
+}
+
+TEST(AllocatorChurn, NeedsAllocationsInMostSteps) {
+  Action allocate{.op_class = OpClass::Alloc, .cost_us = 300};
+  Diagnosis diagnosis = diagnose_device({allocate, {.device_us = 200}, kSync}, {{Category::Alloc, 0.5}});
+  EXPECT_NE(find(diagnosis, "allocator-churn"), nullptr);
+  EXPECT_EQ(find(diagnose_device({{.device_us = 200}}, {}), "allocator-churn"), nullptr);
+}
+
+TEST(LaunchBound, PredictsAGraph) {
+  std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
+  Diagnosis diagnosis = diagnose_device(step, {{Category::LaunchDispatch, 0.5}, {Category::LaunchApi, 0.25}});
+  const Finding* finding = find(diagnosis, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_GT(finding->prediction->speedup.low, 2);
+}
+
+TEST(LaunchBound, LeavesLongHostWorkAlone) {
+  std::vector<Action> step(10, Action{.gap_us = 500, .cost_us = 4, .device_us = 3});
+  EXPECT_EQ(find(diagnose_device(step, {{Category::HostCompute, 0.9}}), "launch-bound"), nullptr);
+}
+
+TEST(SmallBatch, DoublesWhileTheDeviceIsHalfEmpty) {
+  std::vector<Action> step(4, Action{.device_us = 200, .blocks = 12});
+  Diagnosis diagnosis = diagnose_device(step, {});
+  const Finding* finding = find(diagnosis, "small-batch");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_EQ(finding->prediction->metric, "samples_per_s");
+  EXPECT_EQ(finding->fix.value, "512");  // 192 blocks still fit on 200 places
+  EXPECT_GT(finding->prediction->speedup.expected, 10);
+  EXPECT_EQ(diagnosis.verdict.id, "compute-bound");
+}
+
+TEST(SmallBatch, IsSilentOnAFullDevice) {
+  Diagnosis diagnosis = diagnose_device(std::vector<Action>(4, Action{.device_us = 200, .blocks = 5000}), {});
+  EXPECT_EQ(find(diagnosis, "small-batch"), nullptr);
+  EXPECT_NE(find(diagnosis, "compute-bound"), nullptr);
+  EXPECT_EQ(diagnosis.verdict.id, "healthy");
+  for (const Finding& finding : diagnosis.findings)
+    EXPECT_EQ(finding.severity, Severity::kInfo) << finding.id;
+}
+
+TEST(GpuUnused, SaysWhy) {
+  test::Job job = test::make_loader_job({.workers = 4, .batches = 1000});
+  EXPECT_EQ(find(diagnose(job.run, job.ranks), "gpu-unused"), nullptr);  // no GPU: a limit, no complaint
+  job.process().facts["gpus"] = "1";
+  job.process().facts["torch"] = "2.13.0+cpu";
+  Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "gpu-unused");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix.summary.find("CUDA build"), std::string::npos);
+  job.process().facts["torch"] = "2.13.0+cu130";
+  job.process().facts["CUDA_VISIBLE_DEVICES"] = "";
+  diagnosis = diagnose(job.run, job.ranks);
+  EXPECT_EQ(find(diagnosis, "gpu-unused")->fix.setting, "CUDA_VISIBLE_DEVICES");
+}
+
+TEST(Findings, OfSeveralRanksAreMerged) {
+  test::Job job = test::make_device_job({{.gap_us = 300, .device_us = 500}, kSync}, kSteps);
+  test::set_shares(job, {{Category::Sync, 0.37}});
+  job.process().rank = 0;
+  job.run.processes.push_back(job.process());
+  job.run.processes[1].rank = 1;
+  job.ranks.push_back(job.ranks[0]);
+  job.ranks[1].process = 1;
+  Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  EXPECT_EQ(find(diagnosis, "sync-per-step")->ranks, (std::vector<uint32_t>{0, 1}));
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise

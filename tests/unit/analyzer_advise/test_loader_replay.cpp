@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: Apache-2.0
+// The loader replay against schedules worked out by hand and by an independent recurrence.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "analyzer/predict/loader_replay.h"
+#include "tests/unit/analyzer_advise/synthetic_run.h"
+
+namespace gpuwatch::predict {
+namespace {
+
+using test::LoaderJob;
+
+LoaderRecording constant(double service_ms, double think_ms, double cpu_share, double cores,
+                         size_t batches = 400) {
+  LoaderRecording recording;
+  RecordedPass pass;
+  BatchCost cost{service_ms * 1e6, service_ms * cpu_share * 1e6, think_ms * 1e6, true};
+  pass.batches.assign(batches, cost);
+  for (size_t i = 0; i < batches / 4; ++i) pass.batches[i].counted = false;
+  recording.passes = {pass};
+  recording.cores = cores;
+  return recording;
+}
+
+double step_ms(const LoaderRecording& recording, int workers, int prefetch = 2) {
+  return replay(recording, {workers, prefetch, true}).step_ms;
+}
+
+TEST(LoaderReplay, TakesTheSumWithoutWorkers) {
+  EXPECT_NEAR(step_ms(constant(10, 4, 0, 8), 0), 14, 1e-6);
+}
+
+TEST(LoaderReplay, IsLimitedByTheSlowerOfWorkersAndConsumer) {
+  LoaderRecording recording = constant(10, 4, 0, 8);
+  EXPECT_NEAR(step_ms(recording, 1), 10, 1e-3);
+  EXPECT_NEAR(step_ms(recording, 2), 5, 1e-3);
+  EXPECT_NEAR(step_ms(recording, 3), 4, 1e-3);
+  EXPECT_NEAR(step_ms(recording, 8), 4, 1e-3);
+}
+
+TEST(LoaderReplay, AgreesWithTheRecurrenceOnUnevenBatches) {
+  for (unsigned seed = 1; seed <= 60; ++seed) {
+    std::mt19937 random(seed);
+    std::lognormal_distribution<double> service(2, 1), think(1.5, 0.5);
+    std::vector<double> services, thinks;
+    LoaderJob job;
+    job.batches = 150;
+    job.workers = int(random() % 6);
+    job.prefetch_factor = 1 + int(random() % 4);
+    for (size_t i = 0; i < job.batches; ++i) {
+      services.push_back(service(random));
+      thinks.push_back(think(random));
+    }
+    job.service_ms = [&](size_t i) { return services[i]; };
+    job.think_ms = [&](size_t i) { return thinks[i]; };
+    LoaderRecording recording;
+    recording.passes.resize(1);
+    for (size_t i = 0; i < job.batches; ++i)
+      recording.passes[0].batches.push_back({services[i] * 1e6, 0, thinks[i] * 1e6, true});
+    recording.cores = 64;
+    double expected = test::loader_schedule(job).mean_step_ms(0);
+    EXPECT_NEAR(step_ms(recording, job.workers, job.prefetch_factor), expected, expected * 1e-6)
+        << "seed " << seed;
+  }
+}
+
+TEST(LoaderReplay, PromisesNothingThatTheCoresCannotKeep) {
+  LoaderRecording recording = constant(10, 1, 1.0, 1);
+  EXPECT_GT(step_ms(recording, 4), 9.99);  // 10 ms of CPU for each batch, one core
+  recording.cores = 2;
+  EXPECT_NEAR(step_ms(recording, 4), 5, 0.05);
+}
+
+TEST(LoaderReplay, LetsTrainingOnTheCpuCompeteWithWorkers) {
+  LoaderRecording recording = constant(60, 60, 1.0, 2);
+  recording.think_cores = 2;  // training uses both cores
+  double cpu_bound = (60 + 2 * 60) / 2.0;
+  EXPECT_NEAR(step_ms(recording, 1), cpu_bound, 0.5);
+  EXPECT_GT(step_ms(recording, 8), cpu_bound - 0.5);
+}
+
+TEST(LoaderReplay, DoesNotSlowWorkersThatSleep) {
+  LoaderRecording recording = constant(10, 1, 0, 1);
+  recording.think_cores = 1;
+  EXPECT_NEAR(step_ms(recording, 10), 1, 0.01);
+}
+
+TEST(LoaderReplay, HandsOutOfOrderBatchesOverAsTheyComeReady) {
+  LoaderRecording recording = constant(10, 5, 0, 8);
+  for (size_t i = 0; i < recording.passes[0].batches.size(); i += 10)
+    recording.passes[0].batches[i].service_ns = 60e6;
+  double in_order = replay(recording, {3, 2, true}).step_ms;
+  double as_ready = replay(recording, {3, 2, false}).step_ms;
+  EXPECT_LT(as_ready, in_order * 0.95);
+}
+
+TEST(LoaderRecording, ReplaysTheUnchangedRunAndPredictsAnother) {
+  LoaderJob recorded;
+  recorded.workers = 2;
+  recorded.service_ms = [](size_t i) { return i % 7 == 0 ? 40.0 : 20.0; };
+  test::Job job = test::make_loader_job(recorded);
+  auto recording = record_loader(job.run, job.rank());
+  ASSERT_TRUE(recording);
+  EXPECT_LT(std::abs(check(*recording).error()), 0.01);
+  EXPECT_EQ(check(*recording).trust(), Trust::kPredict);
+  for (int workers : {1, 3, 4, 6}) {
+    LoaderJob other = recorded;
+    other.workers = workers;
+    double expected = test::loader_schedule(other).mean_step_ms(0);
+    EXPECT_NEAR(step_ms(*recording, workers), expected, expected * 0.02) << workers << " workers";
+  }
+}
+
+TEST(LoaderRecording, AddsAnAssumedHandOverToARunWithoutWorkers) {
+  LoaderJob recorded;
+  recorded.workers = 0;
+  test::Job job = test::make_loader_job(recorded);
+  auto recording = record_loader(job.run, job.rank());
+  ASSERT_TRUE(recording);
+  EXPECT_LT(std::abs(check(*recording).error()), 0.01);
+  EXPECT_FALSE(recording->hand_over.measured);
+  auto words = assumptions(*recording, {2, 2, true});
+  EXPECT_NE(words.front().find("handing a batch over"), std::string::npos);
+}
+
+TEST(LoaderRecording, FindsTheCoresThatWorkersReallyGot) {
+  LoaderJob recorded;  // two workers that wait for a CPU as long as they use one: they share one core
+  recorded.workers = 2;
+  recorded.cpu_share = 1;
+  recorded.run_delay_share = 1;
+  recorded.think_ms = [](size_t) { return 0.1; };
+  test::Job job = test::make_loader_job(recorded);
+  auto recording = record_loader(job.run, job.rank());
+  ASSERT_TRUE(recording);
+  EXPECT_TRUE(recording->is_cpu_limited);
+  EXPECT_NEAR(recording->cores, 1, 0.15);
+  EXPECT_GT(step_ms(*recording, 8), 9);  // eight CPUs in the mask change nothing
+}
+
+TEST(LoaderRecording, IgnoresALoaderThatFeedsNoRecordedStep) {
+  test::Job job = test::make_loader_job({});
+  for (model::Batch& batch : job.process().passes[0].batches) {
+    batch.next.begin += 1'000'000'000'000;
+    batch.next.end += 1'000'000'000'000;
+  }
+  EXPECT_FALSE(record_loader(job.run, job.rank()));
+}
+
+TEST(Prediction, NeedsTwentyStepsAndAReplayWithinTenPercent) {
+  EXPECT_EQ((ReplayCheck{10, 10.2, 20}.trust()), Trust::kPredict);
+  EXPECT_EQ((ReplayCheck{10, 10.8, 20}.trust()), Trust::kWiden);
+  EXPECT_EQ((ReplayCheck{10, 11.5, 20}.trust()), Trust::kCeilingOnly);
+  EXPECT_EQ((ReplayCheck{10, 10, 19}.trust()), Trust::kCeilingOnly);
+}
+
+TEST(Prediction, IsWiderWhereTheReplayIsOff) {
+  auto width = [](double replayed) {
+    auto prediction = step_prediction({10, replayed, 100}, {5, 5, 5}, 10, 1);
+    return prediction->value.high - prediction->value.low;
+  };
+  EXPECT_LT(width(10), width(10.25));
+  EXPECT_LT(width(10.25), width(10.6));
+  EXPECT_FALSE(step_prediction({10, 12, 100}, {5, 5, 5}, 10, 1));
+}
+
+}  // namespace
+}  // namespace gpuwatch::predict

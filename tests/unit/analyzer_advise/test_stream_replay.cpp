@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// The host-and-stream replay against schedules that are computed step by step without it.
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "analyzer/predict/stream_replay.h"
+#include "tests/unit/analyzer_advise/synthetic_run.h"
+
+namespace gpuwatch::predict {
+namespace {
+
+using test::Action;
+using trace::OpClass;
+
+constexpr size_t kSteps = 100;
+
+StreamRecording record(const std::vector<Action>& step) {
+  test::Job job = test::make_device_job(step, kSteps);
+  auto recording = record_streams(job.run, job.rank());
+  EXPECT_TRUE(recording);
+  return recording.value_or(StreamRecording{});
+}
+
+void expect_replay(const std::vector<Action>& step) {
+  double really = test::device_step_us(step, kSteps) / 1e3;
+  EXPECT_NEAR(replay(record(step)).step_ms, really, really * 0.02);
+}
+
+const Action kSync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true};
+
+TEST(StreamReplay, ReproducesADeviceBoundStep) {
+  expect_replay({{.gap_us = 3, .device_us = 200}, {.device_us = 300}});
+}
+
+TEST(StreamReplay, ReproducesALaunchBoundStep) {
+  expect_replay(std::vector<Action>(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 3}));
+}
+
+TEST(StreamReplay, ReproducesASynchronisationInEachStep) {
+  expect_replay({{.gap_us = 200, .device_us = 300}, {.device_us = 100}, kSync});
+}
+
+TEST(StreamReplay, ReproducesACopyThatBlocks) {
+  Action copy{.op_class = OpClass::Copy, .device_us = 400, .waits = true, .kind = trace::RecordKind::CopyH2D};
+  expect_replay({{.gap_us = 50, .device_us = 300}, copy});
+}
+
+TEST(StreamReplay, ReproducesRandomSteps) {
+  for (unsigned seed = 1; seed <= 40; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<Action> step;
+    for (size_t i = 0; i < 5 + random() % 20; ++i) {
+      Action action{.gap_us = double(random() % 60), .cost_us = 2 + double(random() % 6)};
+      action.device_us = 1 + double(random() % 150);
+      if (random() % 8 == 0) action = kSync;
+      step.push_back(action);
+    }
+    step.push_back({.device_us = 20});
+    double really = test::device_step_us(step, kSteps) / 1e3;
+    EXPECT_NEAR(replay(record(step)).step_ms, really, really * 0.03) << "seed " << seed;
+  }
+}
+
+TEST(StreamReplay, LetsTheHostRunAheadWithoutItsSynchronisation) {
+  std::vector<Action> step = {{.gap_us = 200, .device_us = 300}, kSync};
+  StreamRecording recording = record(step);
+  drop_synchronisations(recording, [](const HostEvent& event) { return event.op_class == OpClass::Sync; });
+  step.pop_back();
+  double really = test::device_step_us(step, kSteps) / 1e3;
+  EXPECT_NEAR(replay(recording).step_ms, really, really * 0.02);
+}
+
+TEST(StreamReplay, RemovesLaunchesButKeepsTheScriptsOwnWork) {
+  std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
+  step[0].gap_us = 1000;  // not dispatch: the script computes
+  StreamRecording recording = record(step);
+  capture_launches(recording, 100e3, 1e3);
+  double ms = replay(recording).step_ms;
+  EXPECT_LT(ms, 1.3);
+  EXPECT_GT(ms, 1.0);
+}
+
+TEST(StreamReplay, ScalesKernelsByWholeWaves) {
+  test::Job job =
+      test::make_device_job({{.device_us = 100, .blocks = 10}, {.device_us = 100, .blocks = 200}}, kSteps);
+  StreamRecording recording = *record_streams(job.run, job.rank());
+  scale_batch(recording, 2, job.run, job.process().devices[0]);
+  EXPECT_DOUBLE_EQ(recording.ops[0].duration_ns, 100e3);  // 20 blocks still fit beside each other
+  EXPECT_DOUBLE_EQ(recording.ops[1].duration_ns, 200e3);  // 400 blocks on 200 places: two waves
+}
+
+}  // namespace
+}  // namespace gpuwatch::predict
