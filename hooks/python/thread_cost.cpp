@@ -63,20 +63,21 @@ uint32_t thread_count() noexcept {
 
 ThreadCost::ThreadCost() noexcept {
   forget_parent();
-  reads_run_delay_ = t_last_was_long;
+  reads_slow_counters_ = t_last_was_long;
   wall_ns_ = base::monotonic_ns();
-  if (reads_run_delay_) run_delay_ns_ = run_delay_ns();
-  major_faults_ = major_faults();
+  if (reads_slow_counters_) {
+    run_delay_ns_ = run_delay_ns();
+    major_faults_ = major_faults();
+  }
   cpu_ns_ = base::thread_cpu_ns();
 }
 
 trace::CpuDetail ThreadCost::since() const noexcept {
   const uint64_t cpu_ns = base::thread_cpu_ns() - cpu_ns_;
-  const uint32_t faults = major_faults() - major_faults_;
-  const uint64_t delay_ns = reads_run_delay_ ? run_delay_ns() - run_delay_ns_ : 0;
   t_last_was_long = base::monotonic_ns() - wall_ns_ > kLongFetchNs;
+  if (!reads_slow_counters_) return trace::CpuDetail(cpu_ns, 0, 0, 0);
   const uint32_t threads = t_fetches++ % kThreadCountEvery == 0 ? thread_count() : 0;
-  return trace::CpuDetail(cpu_ns, delay_ns, faults, threads);
+  return trace::CpuDetail(cpu_ns, run_delay_ns() - run_delay_ns_, major_faults() - major_faults_, threads);
 }
 
 }  // namespace gpuwatch::hooks::python
