@@ -122,7 +122,8 @@ class Recorder {
       add(ref, operations, cursor, uint32_t(step));
       cursor = std::max(cursor, ref.host->end);
     }
-    recording_.tail_ns = std::max<double>(0, double(span.end - cursor));
+    // What the device still does after the last call is its own work, not the host's.
+    recording_.tail_ns = std::max<double>(0, double(span.end - std::max(cursor, device_end_)));
     finish();
     return std::move(recording_);
   }

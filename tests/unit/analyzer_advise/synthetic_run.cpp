@@ -235,6 +235,7 @@ Job make_device_job(const std::vector<Action>& step, size_t steps) {
     }
     intervals.push_back({begin, at_us(clocks.host)});
   }
+  intervals.back().end = std::max(intervals.back().end, at_us(clocks.device_end));
   process.devices = {device};
   set_steps(job, intervals);
   return job;

@@ -78,7 +78,7 @@ TEST(LoaderReplay, LetsTrainingOnTheCpuCompeteWithWorkers) {
   recording.think_cores = 2;  // training uses both cores
   double cpu_bound = (60 + 2 * 60) / 2.0;
   EXPECT_NEAR(step_ms(recording, 1), cpu_bound, 0.5);
-  EXPECT_GT(step_ms(recording, 8), cpu_bound - 0.5);
+  EXPECT_GT(step_ms(recording, 8), cpu_bound * 0.97);  // the last batches of a pass are made ahead
 }
 
 TEST(LoaderReplay, DoesNotSlowWorkersThatSleep) {
