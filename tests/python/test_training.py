@@ -114,7 +114,7 @@ def check_protocol(trace, options, epochs):
 
 
 def test_exception_in_worker_looks_the_same(run_plain, run_watched):
-    for workers in (0, 2):
+    for workers in (0, 1):  # with two, the line of torch that raises depends on who is first
         options = {"workers": workers, "raise-at": 5}
         plain, watched = run_plain(command(options)), run_watched(command(options))
         assert watched.returncode == plain.returncode == 1
