@@ -207,7 +207,9 @@ uint8_t* claim(uint32_t pages) noexcept {
     }
   } while (!next.compare_exchange_weak(seen, after, std::memory_order_relaxed));
   if (!ensure_reserved(after)) return nullptr;
-  write_zeros(open_checked(), static_cast<off_t>(uint64_t{first} * kPageBytes), pages * kPageBytes);
+  const Descriptor file = open_checked();
+  write_zeros(file.fd, static_cast<off_t>(uint64_t{first} * kPageBytes), pages * kPageBytes);
+  close_unless_kept(file);
   uint8_t* frame = page_address(first);
   if (!frame) stop(StopReason::Error);
   return frame;
