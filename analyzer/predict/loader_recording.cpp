@@ -14,7 +14,8 @@ using model::LoaderPass;
 using model::Ns;
 using model::Process;
 
-constexpr size_t kMostBatches = 3000;   // the latest; more does not sharpen the mean, only the wait for it
+constexpr size_t kMostBatches = 3000;  // the latest; more does not sharpen the mean, only the wait for it
+constexpr double kLeastCores = 0.25;
 constexpr double kWaitedForCpu = 1.05;  // fetches stretched by less are ordinary scheduling
 
 // Without workers the trace cannot show what handing a batch over costs. 0.7 ms a batch was the one constant
@@ -27,6 +28,15 @@ double median(std::vector<double> values, double otherwise) {
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
 }
+
+struct Mean {
+  double sum = 0, count = 0;
+  void add(double value) {
+    sum += value;
+    ++count;
+  }
+  double value(double otherwise) const { return count > 0 ? sum / count : otherwise; }
+};
 
 bool was_fetched(const Batch& batch) {
   return batch.fetch.end > batch.fetch.begin;
@@ -57,6 +67,14 @@ double think_ns(const RankAttribution& rank, const LoaderPass& pass, size_t i, d
   return step && step->step.end > batch.next.end ? double(step->step.end - batch.next.end) : otherwise;
 }
 
+bool consumer_waited(const Batch& batch) {
+  return was_taken(batch) && batch.fetch.end > batch.next.begin;
+}
+
+double receive_ns(const Batch& batch) {
+  return std::max<double>(0, double((batch.received ? batch.received : batch.next.end) - batch.fetch.end));
+}
+
 RecordedPass convert(const RankAttribution& rank, const LoaderPass& pass, const BatchCost& typical) {
   RecordedPass recorded;
   for (size_t i = 0; i < pass.batches.size(); ++i) {
@@ -71,6 +89,8 @@ RecordedPass convert(const RankAttribution& rank, const LoaderPass& pass, const 
       if (batch.fetch_cpu_ns == 0)
         cost.cpu_ns = std::max(0.0, cost.service_ns - double(batch.fetch_blocked_ns));
     }
+    if (!pass.workers.empty() && was_fetched(batch) && consumer_waited(batch))
+      cost.receive_ns = receive_ns(batch);
     cost.think_ns = think_ns(rank, pass, i, typical.think_ns);
     cost.counted = step_at(rank, batch.next.begin) != nullptr;
     recorded.batches.push_back(cost);
@@ -105,36 +125,40 @@ std::optional<BatchCost> typical_batch(const RankAttribution& rank,
 }
 
 HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes, int workers) {
-  if (workers <= 0) return {.receive_ns = kAssumedHandOverNs, .ready_ns = kAssumedHandOverNs};
-  std::vector<double> dispatch, turnaround, receive, finish, ready;
+  if (workers <= 0) return {.ready_ns = kAssumedHandOverNs};
+  Mean dispatch, turnaround, finish, ready;
   for (const LoaderPass* pass : passes) {
     std::vector<const Batch*> previous(pass->workers.size() + 1, nullptr);
     for (const Batch& batch : pass->batches) {
       if (!was_fetched(batch)) continue;
       const Batch*& before = previous[std::min<size_t>(batch.worker, pass->workers.size())];
       if (before && batch.sent > before->fetch.end)
-        dispatch.push_back(double(batch.fetch.begin - batch.sent));
+        dispatch.add(double(batch.fetch.begin - batch.sent));
       else if (before)
-        turnaround.push_back(double(batch.fetch.begin - before->fetch.end));
+        turnaround.add(double(batch.fetch.begin - before->fetch.end));
       before = &batch;
-      if (!was_taken(batch)) continue;
-      Ns taken = batch.received ? batch.received : batch.next.end;
-      if (batch.fetch.end > batch.next.begin) {
-        receive.push_back(double(taken - batch.fetch.end));
-        finish.push_back(double(batch.next.end - taken));
-      } else {
-        ready.push_back(double(batch.next.length()));
-      }
+      if (consumer_waited(batch))
+        finish.add(batch.received ? double(batch.next.end - batch.received) : 0);
+      else if (was_taken(batch))
+        ready.add(double(batch.next.length()));
     }
   }
   HandOver cost;
   cost.measured = true;
-  cost.dispatch_ns = std::max(0.0, median(dispatch, 0));
-  cost.turnaround_ns = std::max(0.0, median(turnaround, 0));
-  cost.receive_ns = std::max(0.0, median(receive, kAssumedHandOverNs));
-  cost.finish_ns = std::max(0.0, median(finish, 0));
-  cost.ready_ns = std::max(0.0, median(ready, cost.finish_ns));
+  cost.dispatch_ns = std::max(0.0, dispatch.value(0));
+  cost.turnaround_ns = std::max(0.0, turnaround.value(0));
+  cost.finish_ns = std::max(0.0, finish.value(0));
+  cost.ready_ns = std::max(0.0, ready.value(cost.finish_ns));
   return cost;
+}
+
+// What a batch took from its worker to a waiting consumer; the mean where the consumer came later.
+double typical_receive_ns(const std::vector<const LoaderPass*>& passes, int workers) {
+  Mean receive;
+  for (const LoaderPass* pass : passes)
+    for (const Batch& batch : pass->batches)
+      if (workers > 0 && was_fetched(batch) && consumer_waited(batch)) receive.add(receive_ns(batch));
+  return receive.value(kAssumedHandOverNs);
 }
 
 struct CpuUse {
@@ -191,6 +215,7 @@ void measure_cores(const Process& process, const RankAttribution& rank,
   // What other programs take can be told only where the affinity mask is the whole machine.
   if (std::abs(use->machine - cores) < 0.5)
     recording.cores = std::clamp(cores - (use->machine_busy - use->own - use->children), 0.5, cores);
+  recording.used_cores = std::min(use->own + use->children, recording.cores);
   double think = 0, inline_cpu = 0;
   consumer_share(passes, *use, think, inline_cpu);
   double wall = double(use->end - use->begin);
@@ -215,23 +240,36 @@ void undisturb_think(LoaderRecording& recording) {
   }
 }
 
-// Cores really obtainable: as many as make the model's workers wait for a CPU as long as the recorded ones
-// did. The affinity mask and the quota do not tell: neighbours on the host take cores that the mask shows.
-void fit_cores(LoaderRecording& recording, double stretch) {
+// Time that fetches spent runnable but not running has two causes. Where workers and training compete with
+// each other, the cores are fewer than the affinity mask shows: those that make the model's workers wait as
+// long as the recorded ones did. Where the model cannot wait that long with any cores, other programs took
+// the CPU: then the delay belongs to each fetch, with more workers as with fewer.
+void explain_run_delay(LoaderRecording& recording, double stretch) {
   auto with_cores = [&](double cores) {
     LoaderRecording candidate = recording;
     candidate.cores = cores;
     undisturb_think(candidate);
     return candidate;
   };
+  auto stretches = [](const LoaderRecording& candidate) {
+    return replay(candidate, candidate.setting).fetch_stretch;
+  };
   LoaderRecording best = with_cores(recording.cores);
-  if (stretch > kWaitedForCpu && replay(best, best.setting).fetch_stretch < stretch) {
-    double low = 0.25, high = recording.cores;
+  if (stretch > kWaitedForCpu && stretches(best) < stretch) {
+    double low = std::min(std::max(kLeastCores, recording.used_cores), recording.cores),
+           high = recording.cores;
+    if (stretches(with_cores(low)) < stretch) {
+      for (RecordedPass& pass : recording.passes)
+        for (BatchCost& batch : pass.batches) batch.service_ns *= stretch;
+      undisturb_think(recording);
+      return;
+    }
     for (int i = 0; i < 10; ++i) {
       double middle = (low + high) / 2;
       best = with_cores(middle);
-      (replay(best, best.setting).fetch_stretch < stretch ? high : low) = middle;
+      (stretches(best) < stretch ? high : low) = middle;
     }
+    best.is_cpu_limited = true;
   }
   recording = best;
 }
@@ -273,8 +311,6 @@ std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAt
     passes.insert(passes.begin(), &*pass);
     counted += here;
   }
-  auto typical = typical_batch(rank, passes);
-  if (!typical) return std::nullopt;
 
   const model::Loader& configured = process.loaders[loader];
   LoaderRecording recording;
@@ -282,6 +318,9 @@ std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAt
   recording.setting.workers = configured.num_workers >= 0 ? configured.num_workers : int(workers_seen);
   recording.setting.prefetch_factor = configured.prefetch_factor > 0 ? configured.prefetch_factor : 2;
   recording.setting.in_order = configured.in_order != 0;
+  auto typical = typical_batch(rank, passes);
+  if (!typical) return std::nullopt;
+  typical->receive_ns = typical_receive_ns(passes, recording.setting.workers);
   for (const LoaderPass* pass : passes) recording.passes.push_back(convert(rank, *pass, *typical));
   recording.hand_over = measure_hand_over(passes, recording.setting.workers);
   recording.measured_step_ms = rank.mean_step_ms();
@@ -291,9 +330,7 @@ std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAt
     if (pass.loader == loader) all += counted_batches(rank, pass);
   recording.batches_per_step = double(all) / double(rank.steps.size());
   measure_cores(process, rank, passes, recording);
-  double stretch = recorded_stretch(passes);
-  recording.is_cpu_limited = stretch > kWaitedForCpu;
-  fit_cores(recording, stretch);
+  explain_run_delay(recording, recorded_stretch(passes));
   return recording;
 }
 

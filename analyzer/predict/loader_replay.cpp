@@ -102,8 +102,8 @@ class PassSimulation {
     }
     const HandOver& cost = recording_.hand_over;
     consumer_ = Consumer::kReturning;
-    returns_at_ =
-        std::max({now_, entered_next_ + cost.ready_ns, done_at_[batch] + cost.receive_ns + cost.finish_ns});
+    returns_at_ = std::max({now_, entered_next_ + cost.ready_ns,
+                            done_at_[batch] + pass_.batches[batch].receive_ns + cost.finish_ns});
   }
 
   void enter_next() {

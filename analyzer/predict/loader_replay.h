@@ -32,6 +32,7 @@ struct BatchCost {
   double service_ns = 0;  // fetch and collate without time spent runnable but not running
   double cpu_ns = 0;      // of service_ns, on a CPU
   double think_ns = 0;    // consumer: from this next()'s return to the following next()
+  double receive_ns = 0;  // worker ends -> a waiting consumer has taken the batch off the queue
   bool counted = true;    // part of a recorded step (warm-up is not)
 };
 
@@ -40,11 +41,10 @@ struct RecordedPass {
   double lead_ns = 0;  // from the first index handed out to the first next()
 };
 
-// Fixed costs of the protocol, medians over the trace where it shows them.
+// Costs of the protocol, means over the trace where it shows them: their tails are part of a mean step.
 struct HandOver {
   double dispatch_ns = 0;    // index put -> idle worker begins
   double turnaround_ns = 0;  // worker ends one batch -> begins the next that it already owes
-  double receive_ns = 0;     // worker ends -> batch taken off the queue by a waiting consumer
   double finish_ns = 0;      // batch taken -> next() returns
   double ready_ns = 0;       // whole next() when the batch was there already
   bool measured = false;     // false: assumed, the run had no workers
@@ -60,7 +60,8 @@ struct LoaderRecording {
   double measured_step_ms = 0;
   size_t steps = 0;
   bool think_cores_known = false;  // from the sampler; else a guess, said in the assumptions
-  bool is_cpu_limited = false;     // workers waited for a CPU more than the model's threshold
+  double used_cores = 0;           // CPU that the job used in the recorded steps, 0 if not sampled
+  bool is_cpu_limited = false;     // workers and training wait for each other's CPU
 };
 
 struct LoaderReplay {

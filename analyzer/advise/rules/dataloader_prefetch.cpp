@@ -45,7 +45,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.loader || setting.workers < 1 || lost < kLeastInputShare) return std::nullopt;
   int before = setting.prefetch_factor;
   if (before >= kMostAhead) return std::nullopt;
-  double best = 0;
+  double now = expected_step_ms(input, *input.loader, setting), best = 0;
   for (int pass = 0; pass < 2; ++pass) {  // find the best, then the smallest close to it
     for (setting.prefetch_factor = before + 1; setting.prefetch_factor <= kMostAhead;
          setting.prefetch_factor = setting.prefetch_factor < 4 ? setting.prefetch_factor + 1
@@ -55,9 +55,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       if (pass == 1 && ms <= best * kWithinBest) break;
     }
   }
-  if (setting.prefetch_factor > kMostAhead || input.now_ms < best * kLeastSpeedup) return std::nullopt;
+  if (setting.prefetch_factor > kMostAhead || now < best * kLeastSpeedup) return std::nullopt;
 
-  Finding finding = make_finding(kDataloaderPrefetch, input, std::min(lost, 1 - best / input.now_ms));
+  Finding finding = make_finding(kDataloaderPrefetch, input, std::min(lost, 1 - best / now));
   finding.title = "Batches take unequal time and too few are made ahead";
   finding.evidence = {share_evidence(input, attribute::Category::InputNoPrefetch),
                       share_evidence(input, attribute::Category::InputHeadOfLine),
@@ -69,7 +69,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
-  if (!finding.prediction) finding.ceiling_speedup = input.now_ms / std::max(input.input_floor_ms(), 1e-6);
+  if (!finding.prediction) finding.ceiling_speedup = now / best * (1 + std::abs(input.loader_check.error()));
   return finding;
 }
 

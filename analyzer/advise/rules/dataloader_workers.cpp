@@ -58,8 +58,8 @@ void add_cause_evidence(Finding& finding, const RuleInput& input) {
 
 bool settle(Finding& finding, const RuleInput& input, const predict::LoaderRecording& loader,
             const predict::ReplayCheck& check, predict::LoaderSetting setting) {
-  double expected = expected_step_ms(input, loader, setting);
-  if (input.now_ms < expected * kLeastSpeedup) return false;
+  double now = expected_step_ms(input, loader, loader.setting);
+  if (now < expected_step_ms(input, loader, setting) * kLeastSpeedup) return false;
   finding.prediction = loader_prediction(input, loader, check, setting);
   if (!finding.prediction) finding.ceiling_speedup = input.now_ms / std::max(input.input_floor_ms(), 1e-6);
   return true;
