@@ -14,6 +14,7 @@ namespace {
 
 constinit uint64_t g_start_tsc = 0;
 constinit uint64_t g_start_monotonic_ns = 0;
+constinit uint64_t g_start_bracket_ns = 0;
 
 bool tsc_is_invariant() noexcept {
   unsigned a, b, c, d;
@@ -33,12 +34,17 @@ bool kernel_keeps_time_by_tsc() noexcept {
 }  // namespace
 
 void note_process_start() noexcept {
+  // The first reading in a process faults the vDSO's page in (10 us): it is thrown away.
+  monotonic_ns();
+  const uint64_t before = monotonic_ns();
   g_start_tsc = __rdtsc();
-  g_start_monotonic_ns = monotonic_ns();
+  const uint64_t after = monotonic_ns();
+  g_start_monotonic_ns = before + (after - before) / 2;
+  g_start_bracket_ns = (after - before) / 2;
 }
 
 ClockPair process_start() noexcept {
-  return {g_ticks_are_tsc ? g_start_tsc : g_start_monotonic_ns, g_start_monotonic_ns};
+  return {g_ticks_are_tsc ? g_start_tsc : g_start_monotonic_ns, g_start_monotonic_ns, g_start_bracket_ns};
 }
 
 void choose_tick_source() noexcept {

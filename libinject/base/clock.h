@@ -41,11 +41,12 @@ inline uint64_t ticks_of_ns(uint64_t ns) noexcept {
 void choose_tick_source() noexcept;
 
 // Remembers a reading of both clocks as early as possible (the constructor), so that the rate is known
-// precisely by the time recording starts. About 60 ns.
+// precisely by the time recording starts. About 80 ns.
 void note_process_start() noexcept;
 struct ClockPair {
   uint64_t ticks;
   uint64_t monotonic_ns;
+  uint64_t bracket_ns;  // half width: the error of the pair
 };
 ClockPair process_start() noexcept;
 

@@ -77,6 +77,7 @@ void write_start_sample() noexcept {
   fields.process = g_ordinal;
   fields.ticks = start.ticks;
   fields.monotonic_ns = start.monotonic_ns;
+  fields.bracket_ns = static_cast<uint32_t>(start.bracket_ns);
   fields.realtime_ns = base::realtime_ns() - (base::monotonic_ns() - start.monotonic_ns);
   put(fields);
 }

@@ -9,6 +9,7 @@ hide each other. Slow, complete and strict: anything that does not fit the gramm
     trace.tables("LoaderInfo") ->  [{"id": 3, "class_name": "DataLoader", "num_workers": 2, ...}]
 """
 
+import bisect
 import struct
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -178,14 +179,19 @@ class FileReader:
             index += 1 + details
 
     def clock(self):
-        """ticks -> CLOCK_MONOTONIC ns, from the first and the last clock sample."""
+        """ticks -> CLOCK_MONOTONIC ns, between the two clock samples around them."""
         process = self.rows["Process"][0]
         if process["tick_source"] == 0:
             return lambda ticks: float(ticks)
         samples = sorted((row["ticks"], row["monotonic_ns"]) for row in self.rows["ClockSample"])
-        (t0, n0), (t1, n1) = samples[0], samples[-1]
-        assert t1 > t0, "one clock sample only"
-        return lambda ticks: n0 + (ticks - t0) * (n1 - n0) / (t1 - t0)
+        assert samples[0][0] < samples[-1][0], "one clock sample only"
+
+        def to_ns(ticks):
+            after = min(max(bisect.bisect_right(samples, (ticks, 0)), 1), len(samples) - 1)
+            (t0, n0), (t1, n1) = samples[after - 1], samples[after]
+            return n0 + (ticks - t0) * (n1 - n0) / (t1 - t0)
+
+        return to_ns
 
     def add_to(self, trace):
         pids = {row["ordinal"]: row["pid"] for row in self.rows["Process"]}
