@@ -151,12 +151,34 @@ class Recorder {
       for (uint32_t index : own->second) add_operation(index, call);
       event.op_count = uint32_t(own->second.size());
     }
-    set_role(event, call);
+    follow_events(ref);
+    set_role(event, ref);
     recording_.events.push_back(event);
+  }
+
+  const trace::CallDetail* detail(const CallRef& ref) const {
+    const model::Thread& thread = process_.threads[ref.thread];
+    return ref.host->detail < thread.call_details.size() ? &thread.call_details[ref.host->detail] : nullptr;
+  }
+
+  // An event stands behind the last operation of its stream; waiting for it is waiting for that one.
+  void follow_events(const CallRef& ref) {
+    const bool records = ref.host->op_class == OpClass::Event,
+               waits = ref.host->op_class == OpClass::StreamWait;
+    const trace::CallDetail* about = records || waits ? detail(ref) : nullptr;
+    const auto stream = about ? streams_.find(about->stream()) : streams_.end();
+    if (!about || about->bytes() == 0 || stream == streams_.end()) return;
+    if (records) {
+      auto last = stream_ends_.last.find(stream->second);
+      events_[about->bytes()] = last == stream_ends_.last.end() ? model::kNone : last->second.op;
+    } else if (auto event = events_.find(about->bytes()); event != events_.end()) {
+      pending_waits_[stream->second] = event->second;
+    }
   }
 
   void add_operation(uint32_t index, const HostCall& call) {
     const DeviceOp& op = device_.operations[index];
+    streams_[call.argument] = op.stream;  // the handle's low bits, as in details
     StreamOp recorded;
     recorded.duration_ns = double(op.end - op.begin);
     recorded.stream = op.stream;
@@ -166,14 +188,20 @@ class Recorder {
     recorded.latency_ns = std::clamp(latency, 0.0, kLongestLatencyNs);
     if (own_end > call.begin && op.begin - own_end < Ns(kLongestLatencyNs))
       recorded.latency_ns = std::min(recorded.latency_ns, 5e3);
-    recorded.waits_for = stream_ends_.waited_for(op, call.begin);
+    if (auto wait = pending_waits_.find(op.stream); wait != pending_waits_.end()) {
+      recorded.waits_for = wait->second;
+      pending_waits_.erase(wait);
+    } else {
+      recorded.waits_for = stream_ends_.waited_for(op, call.begin);
+    }
     stream_ends_.last[op.stream] = {op.end, uint32_t(recording_.ops.size())};
     device_end_ = std::max(device_end_, op.end);
     matched_ns_ += recorded.duration_ns;
     recording_.ops.push_back(recorded);
   }
 
-  void set_role(HostEvent& event, const HostCall& call) {
+  void set_role(HostEvent& event, const CallRef& ref) {
+    const HostCall& call = *ref.host;
     if (event.op_count > 0) {
       const DeviceOp& last = device_.operations[recording_.ops.back().device_op];
       bool waited = call.op_class == OpClass::Copy && call.end >= last.end;
@@ -189,11 +217,29 @@ class Recorder {
     if (frees && !device_was_busy) return;
     event.role = HostRole::kSync;
     event.stream = kAllStreams;
-    if (call.op_class == OpClass::Sync && device_end_ > call.end + kReturnSlackNs)
-      event.stream = stream_ended_before(call);
-    Ns waited_until =
-        std::clamp(event.stream == kAllStreams ? device_end_ : ended(event.stream), call.begin, call.end);
-    event.cost_ns = double(call.end - waited_until);
+    Ns target = device_end_;
+    if (call.op_class == OpClass::Sync) target = set_target(event, ref);
+    event.cost_ns = double(call.end - std::clamp(target, call.begin, call.end));
+  }
+
+  // What a synchronisation waits for, and when that ended: an event, a stream, everything.
+  Ns set_target(HostEvent& event, const CallRef& ref) {
+    const trace::CallDetail* about = detail(ref);
+    const auto recorded = about && about->bytes() ? events_.find(about->bytes()) : events_.end();
+    if (recorded != events_.end()) {
+      event.waits_op = recorded->second;
+      event.stream = kNoStream;
+      return event.waits_op == model::kNone
+                 ? 0
+                 : device_.operations[recording_.ops[event.waits_op].device_op].end;
+    }
+    if (auto stream = about ? streams_.find(about->stream()) : streams_.end();
+        stream != streams_.end() && about->stream() != 0) {
+      event.stream = stream->second;
+    } else if (device_end_ > ref.host->end + kReturnSlackNs) {
+      event.stream = stream_ended_before(*ref.host);
+    }
+    return event.stream == kAllStreams ? device_end_ : ended(event.stream);
   }
 
   // A synchronisation that returned while the device still worked waited for one stream: the one whose last
@@ -231,6 +277,9 @@ class Recorder {
   const attribute::RankAttribution& rank_;
   StreamRecording recording_;
   StreamEnds stream_ends_;
+  std::unordered_map<uint32_t, uint16_t> streams_;        // by the handle's low bits, learnt from launches
+  std::unordered_map<uint64_t, uint32_t> events_;         // by handle: the operation that it stands behind
+  std::unordered_map<uint16_t, uint32_t> pending_waits_;  // by stream: what its next operation waits for
   Ns device_end_ = 0;
   double matched_ns_ = 0;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace gpuwatch::predict {
 namespace {
@@ -33,7 +34,7 @@ class Timeline {
         host_ = std::max(host_, ends_[event.first_op + event.op_count - 1]) + event.cost_ns;
         break;
       case HostRole::kSync:
-        host_ = std::max(host_, wait_target(event.stream)) + event.cost_ns;
+        host_ = std::max(host_, wait_target(event)) + event.cost_ns;
         break;
     }
   }
@@ -57,9 +58,10 @@ class Timeline {
     ++enqueued_;
   }
 
-  double wait_target(uint32_t stream) const {
-    if (stream == kAllStreams) return device_end_;
-    return stream < stream_end_.size() ? stream_end_[stream] : host_;
+  double wait_target(const HostEvent& event) const {
+    if (event.waits_op != model::kNone) return ends_[event.waits_op];
+    if (event.stream == kAllStreams) return device_end_;
+    return event.stream < stream_end_.size() ? stream_end_[event.stream] : host_;
   }
 
   const StreamRecording& recording_;
@@ -143,9 +145,18 @@ void make_asynchronous(StreamRecording& recording, const EventFilter& which, dou
 void move_to_own_stream(StreamRecording& recording, const EventFilter& which) {
   uint32_t own = 0;
   for (const StreamOp& op : recording.ops) own = std::max(own, op.stream + 1);
+  std::vector<uint32_t> moved(own, model::kNone);  // by stream: the copy that the next operation there needs
   for (const HostEvent& event : recording.events) {
-    if (!which(event)) continue;
-    for (uint32_t i = 0; i < event.op_count; ++i) recording.ops[event.first_op + i].stream = own;
+    const bool moves = which(event);
+    for (uint32_t i = event.first_op; i < event.first_op + event.op_count; ++i) {
+      StreamOp& op = recording.ops[i];
+      if (moves) {
+        moved[op.stream] = i;
+        op.stream = own;
+      } else if (op.waits_for == model::kNone) {
+        op.waits_for = std::exchange(moved[op.stream], model::kNone);
+      }
+    }
   }
 }
 

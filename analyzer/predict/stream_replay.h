@@ -33,7 +33,8 @@ struct HostEvent {
   double cost_ns = 0;  // inside the call, without waiting for the device
   HostRole role = HostRole::kWork;
   trace::OpClass op_class = trace::OpClass::Other;
-  uint32_t stream = kAllStreams;  // kSync
+  uint32_t stream = kAllStreams;     // kSync
+  uint32_t waits_op = model::kNone;  // kSync on an event: the operation that the event stands behind
   uint32_t first_op = 0, op_count = 0;
   uint32_t step = 0;
   uint32_t thread = model::kNone, call = model::kNone;  // of the process
@@ -44,7 +45,7 @@ struct StreamOp {
   double duration_ns = 0;
   double latency_ns = 0;              // from the call to the earliest start, on an idle stream
   uint32_t stream = 0;                // index into Process::streams
-  uint32_t waits_for = model::kNone;  // op of another stream, seen to be waited for
+  uint32_t waits_for = model::kNone;  // op of another stream: by an event, else seen to be waited for
   uint32_t device_op = model::kNone;  // index into Device::operations
 };
 
@@ -76,7 +77,7 @@ using EventFilter = std::function<bool(const HostEvent&)>;
 void drop_synchronisations(StreamRecording& recording, const EventFilter& which);
 void make_asynchronous(StreamRecording& recording, const EventFilter& which, double bandwidth_bytes_per_ns,
                        const std::vector<model::DeviceOp>& operations, double enqueue_cost_ns);
-// The copies run beside everything else, as if they had been started one step ahead.
+// The copies run beside everything else; what followed one on its stream waits for it, as for an event.
 void move_to_own_stream(StreamRecording& recording, const EventFilter& which);
 void capture_launches(StreamRecording& recording, double longest_gap_ns, double kernel_gap_ns);
 void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
