@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/predict/hand_over.h"
 #include "analyzer/predict/loader_replay.h"
 
 namespace gpuwatch::predict {
@@ -18,31 +19,11 @@ constexpr size_t kMostBatches = 3000;  // the latest; more does not sharpen the 
 constexpr double kLeastCores = 0.25;
 constexpr double kWaitedForCpu = 1.05;  // fetches stretched by less are ordinary scheduling
 
-// Without workers the trace cannot show what handing a batch over costs. 0.7 ms a batch was the one constant
-// that fitted 14 PyTorch loader configurations (workers 1 to 4, prefetch 1 to 4) on a desktop-class machine.
-constexpr double kAssumedHandOverNs = 0.7e6;
-
 double median(std::vector<double> values, double otherwise) {
   if (values.empty()) return otherwise;
   auto middle = values.begin() + values.size() / 2;
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
-}
-
-struct Mean {
-  double sum = 0, count = 0;
-  void add(double value) {
-    sum += value;
-    ++count;
-  }
-  double value(double otherwise) const { return count > 0 ? sum / count : otherwise; }
-};
-
-bool was_fetched(const Batch& batch) {
-  return batch.fetch.end > batch.fetch.begin;
-}
-bool was_taken(const Batch& batch) {
-  return batch.next.end > batch.next.begin;
 }
 
 const attribute::StepAttribution* step_at(const RankAttribution& rank, Ns time) {
@@ -67,15 +48,8 @@ double think_ns(const RankAttribution& rank, const LoaderPass& pass, size_t i, d
   return step && step->step.end > batch.next.end ? double(step->step.end - batch.next.end) : otherwise;
 }
 
-bool consumer_waited(const Batch& batch) {
-  return was_taken(batch) && batch.fetch.end > batch.next.begin;
-}
-
-double receive_ns(const Batch& batch) {
-  return std::max<double>(0, double((batch.received ? batch.received : batch.next.end) - batch.fetch.end));
-}
-
-RecordedPass convert(const RankAttribution& rank, const LoaderPass& pass, const BatchCost& typical) {
+RecordedPass convert(const RankAttribution& rank, const LoaderPass& pass, const BatchCost& typical,
+                     const std::vector<double>& blocked_ns) {
   RecordedPass recorded;
   for (size_t i = 0; i < pass.batches.size(); ++i) {
     const Batch& batch = pass.batches[i];
@@ -89,7 +63,7 @@ RecordedPass convert(const RankAttribution& rank, const LoaderPass& pass, const 
       if (batch.fetch_cpu_ns == 0)
         cost.cpu_ns = std::max(0.0, cost.service_ns - double(batch.fetch_blocked_ns));
     }
-    if (!pass.workers.empty() && was_fetched(batch) && consumer_waited(batch))
+    if (!pass.workers.empty() && was_fetched(batch) && consumer_waited(blocked_ns[i]))
       cost.receive_ns = receive_ns(batch);
     cost.think_ns = think_ns(rank, pass, i, typical.think_ns);
     cost.counted = step_at(rank, batch.next.begin) != nullptr;
@@ -122,43 +96,6 @@ std::optional<BatchCost> typical_batch(const RankAttribution& rank,
   typical.cpu_ns = std::min(median(cpu, 0), typical.service_ns);
   typical.think_ns = median(think, 0);
   return typical;
-}
-
-HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes, int workers) {
-  if (workers <= 0) return {.ready_ns = kAssumedHandOverNs};
-  Mean dispatch, turnaround, finish, ready;
-  for (const LoaderPass* pass : passes) {
-    std::vector<const Batch*> previous(pass->workers.size() + 1, nullptr);
-    for (const Batch& batch : pass->batches) {
-      if (!was_fetched(batch)) continue;
-      const Batch*& before = previous[std::min<size_t>(batch.worker, pass->workers.size())];
-      if (before && batch.sent > before->fetch.end)
-        dispatch.add(double(batch.fetch.begin - batch.sent));
-      else if (before)
-        turnaround.add(double(batch.fetch.begin - before->fetch.end));
-      before = &batch;
-      if (consumer_waited(batch))
-        finish.add(batch.received ? double(batch.next.end - batch.received) : 0);
-      else if (was_taken(batch))
-        ready.add(double(batch.next.length()));
-    }
-  }
-  HandOver cost;
-  cost.measured = true;
-  cost.dispatch_ns = std::max(0.0, dispatch.value(0));
-  cost.turnaround_ns = std::max(0.0, turnaround.value(0));
-  cost.finish_ns = std::max(0.0, finish.value(0));
-  cost.ready_ns = std::max(0.0, ready.value(cost.finish_ns));
-  return cost;
-}
-
-// What a batch took from its worker to a waiting consumer; the mean where the consumer came later.
-double typical_receive_ns(const std::vector<const LoaderPass*>& passes, int workers) {
-  Mean receive;
-  for (const LoaderPass* pass : passes)
-    for (const Batch& batch : pass->batches)
-      if (workers > 0 && was_fetched(batch) && consumer_waited(batch)) receive.add(receive_ns(batch));
-  return receive.value(kAssumedHandOverNs);
 }
 
 struct CpuUse {
@@ -208,8 +145,9 @@ void measure_cores(const Process& process, const RankAttribution& rank,
                    const std::vector<const LoaderPass*>& passes, LoaderRecording& recording) {
   double cores = std::max(1u, process.cpu_count);
   recording.cores = cores;
-  bool on_cpu = rank.device == model::kNone;
-  recording.think_cores = on_cpu ? cores : 1;
+  recording.think_cores = 1;
+  // PyTorch computes on as many threads as there are cores.
+  recording.think_cores_worst = rank.device == model::kNone ? cores : 1;
   auto use = cpu_use(process, rank);
   if (!use) return;
   // What other programs take can be told only where the affinity mask is the whole machine.
@@ -255,12 +193,13 @@ void explain_run_delay(LoaderRecording& recording, double stretch) {
     return replay(candidate, candidate.setting).fetch_stretch;
   };
   LoaderRecording best = with_cores(recording.cores);
-  if (stretch > kWaitedForCpu && stretches(best) < stretch) {
+  const double explained = stretches(best);
+  if (stretch > kWaitedForCpu && explained < stretch) {
     double low = std::min(std::max(kLeastCores, recording.used_cores), recording.cores),
            high = recording.cores;
     if (stretches(with_cores(low)) < stretch) {
       for (RecordedPass& pass : recording.passes)
-        for (BatchCost& batch : pass.batches) batch.service_ns *= stretch;
+        for (BatchCost& batch : pass.batches) batch.service_ns *= stretch / explained;
       undisturb_think(recording);
       return;
     }
@@ -320,9 +259,12 @@ std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAt
   recording.setting.in_order = configured.in_order != 0;
   auto typical = typical_batch(rank, passes);
   if (!typical) return std::nullopt;
-  typical->receive_ns = typical_receive_ns(passes, recording.setting.workers);
-  for (const LoaderPass* pass : passes) recording.passes.push_back(convert(rank, *pass, *typical));
-  recording.hand_over = measure_hand_over(passes, recording.setting.workers);
+  std::vector<std::vector<double>> blocked_ns;
+  for (const LoaderPass* pass : passes) blocked_ns.push_back(blocked_in_next(process, *pass));
+  recording.hand_over = measure_hand_over(passes, blocked_ns, recording.setting.workers);
+  typical->receive_ns = recording.hand_over.receive_ns;
+  for (size_t i = 0; i < passes.size(); ++i)
+    recording.passes.push_back(convert(rank, *passes[i], *typical, blocked_ns[i]));
   recording.measured_step_ms = rank.mean_step_ms();
   recording.steps = rank.steps.size();
   size_t all = 0;

@@ -292,8 +292,14 @@ Range replay_range(const LoaderRecording& recording, LoaderSetting setting) {
     steps_ms.push_back(replay(sample, setting).step_ms);
   }
   std::sort(steps_ms.begin(), steps_ms.end());
-  return {steps_ms[kResamples / 20], replay(recording, setting).step_ms,
-          steps_ms[kResamples - 1 - kResamples / 20]};
+  Range range{steps_ms[kResamples / 20], replay(recording, setting).step_ms,
+              steps_ms[kResamples - 1 - kResamples / 20]};
+  // What the recording leaves open goes into the upper edge.
+  LoaderRecording worst = recording;
+  worst.hand_over.ready_ns = recording.hand_over.ready_worst_ns;
+  if (!recording.think_cores_known) worst.think_cores = recording.think_cores_worst;
+  if (!(setting == recording.setting)) range.high = std::max(range.high, replay(worst, setting).step_ms);
+  return range;
 }
 
 double step_without_input_ms(const LoaderRecording& recording) {

@@ -43,19 +43,22 @@ struct RecordedPass {
 
 // Costs of the protocol, means over the trace where it shows them: their tails are part of a mean step.
 struct HandOver {
-  double dispatch_ns = 0;    // index put -> idle worker begins
-  double turnaround_ns = 0;  // worker ends one batch -> begins the next that it already owes
-  double finish_ns = 0;      // batch taken -> next() returns
-  double ready_ns = 0;       // whole next() when the batch was there already
-  bool measured = false;     // false: assumed, the run had no workers
+  double dispatch_ns = 0;     // index put -> idle worker begins
+  double turnaround_ns = 0;   // worker ends one batch -> begins the next that it already owes
+  double finish_ns = 0;       // batch taken -> next() returns
+  double receive_ns = 0;      // worker ends -> batch taken by a waiting consumer; each BatchCost has its own
+  double ready_ns = 0;        // whole next() when the batch was there already
+  double ready_worst_ns = 0;  // the same at most: what the interval of a prediction allows for
+  bool measured = false;      // false: assumed, the run had no workers
 };
 
 struct LoaderRecording {
   std::vector<RecordedPass> passes;
   LoaderSetting setting;  // as it was recorded
   HandOver hand_over;
-  double cores = 1;        // CPU that workers and consumer can really get together
-  double think_cores = 0;  // CPUs that the process uses while the consumer works
+  double cores = 1;              // CPU that workers and consumer can really get together
+  double think_cores = 0;        // CPUs that the process uses while the consumer works
+  double think_cores_worst = 1;  // at most; only where think_cores is a guess
   double batches_per_step = 1;
   double measured_step_ms = 0;
   size_t steps = 0;

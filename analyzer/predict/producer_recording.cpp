@@ -100,7 +100,8 @@ std::optional<ProducerRecording> record_producers(const model::Run& run, const R
   double busy = 0, off_cpu = 0;
   for (uint32_t t = 0; t < process.threads.size(); ++t) {
     const model::Thread& thread = process.threads[t];
-    if (t == process.training_thread || thread.calls.empty() || uses_device(thread)) continue;
+    const bool is_own = thread.name == "gpuwatch";  // fetches device records
+    if (t == process.training_thread || is_own || thread.calls.empty() || uses_device(thread)) continue;
     Busy time = busy_time(thread, begin, end);
     if (time.busy_ns < kLeastBusyShare * span) continue;
     recording.threads.push_back(t);

@@ -44,25 +44,38 @@ double fill(const RuleInput& input) {
   return all > 0 ? filled / all : 1;
 }
 
-double samples_per_ms(const RuleInput& input, const predict::StreamRecording& recording, double factor) {
+// Batches of today's size a millisecond.
+double batches_per_ms(const predict::StreamRecording& recording, double factor) {
   double ms = predict::replay(recording).step_ms;
-  return ms > 0 ? input.rank.series.samples_per_step * factor / ms : 0;
+  return ms > 0 ? factor / ms : 0;
+}
+
+// With a loader the batch is a number to set; without one only its factor is known.
+void name_fix(Finding& finding, const RuleInput& input, double factor) {
+  const model::Loader* loader = input.configured_loader();
+  const double samples = input.rank.series.samples_per_step;
+  const double batch = loader && loader->batch_size > 0 ? loader->batch_size : samples;
+  finding.fix.setting = "batch_size";
+  finding.fix.value = batch > 0 ? fmt::format("{:.0f}", batch * factor) : fmt::format("x{:.0f}", factor);
+  finding.fix.summary = fmt::format(
+      "{}; changes optimisation: retune the learning rate",
+      batch > 0 ? "batch_size=" + finding.fix.value : fmt::format("a batch {:.0f} times as large", factor));
+  if (loader) finding.fix.location = loader->location;
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
-  double samples = input.rank.series.samples_per_step;
-  if (!input.streams || !input.device || input.device->multiprocessors <= 0 || samples <= 0)
-    return std::nullopt;
+  const double samples = input.rank.series.samples_per_step;
+  if (!input.streams || !input.device || input.device->multiprocessors <= 0) return std::nullopt;
   if (input.rank.share(Category::Compute) < kLeastBusy) return std::nullopt;
   double filled = fill(input);
   if (filled > kMostFill) return std::nullopt;
 
-  double factor = 1, rate = samples_per_ms(input, assumed_streams(input), 1);
+  double factor = 1, rate = batches_per_ms(assumed_streams(input), 1), first_rate = rate;
   std::optional<predict::StreamRecording> best;
   for (int i = 0; i < kMostDoublings; ++i) {
     predict::StreamRecording changed = assumed_streams(input);
     predict::scale_batch(changed, factor * 2, input.run, *input.device);
-    double doubled = samples_per_ms(input, changed, factor * 2);
+    double doubled = batches_per_ms(changed, factor * 2);
     if (doubled < rate * kWorthDoubling) break;
     rate = doubled;
     factor *= 2;
@@ -72,22 +85,17 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
   Finding finding = make_finding(kSmallBatch, input, input.rank.share(Category::Compute) * (1 - filled));
   finding.title = "The device is busy but barely filled: the batch is small for it";
-  const model::Loader* loader = input.configured_loader();
-  double batch = loader && loader->batch_size > 0 ? loader->batch_size : samples;
   finding.evidence = {{"device filled by the running kernels", 100 * filled, "%"},
-                      {"multiprocessors", double(input.device->multiprocessors), ""},
-                      {"samples a step", samples, ""}};
-  finding.fix.setting = "batch_size";
-  finding.fix.value = fmt::format("{:.0f}", batch * factor);
-  finding.fix.summary =
-      fmt::format("batch_size={}; changes optimisation: retune the learning rate", finding.fix.value);
-  if (loader) finding.fix.location = loader->location;
-  if (auto step = stream_prediction(input, *best)) {
+                      {"multiprocessors", double(input.device->multiprocessors), ""}};
+  if (samples > 0) finding.evidence.push_back({"samples a step", samples, ""});
+  name_fix(finding, input, factor);
+  auto step = samples > 0 ? stream_prediction(input, *best) : std::nullopt;
+  if (step) {
     finding.prediction = predict::as_samples_per_s(*step, samples, samples * factor);
     finding.prediction->assumptions.push_back("the larger batch fits into the device's memory");
     finding.prediction->assumptions.push_back("kernel time grows by whole waves of thread blocks");
   } else {
-    finding.ceiling_speedup = 1 / std::max(filled, 0.05);
+    finding.ceiling_speedup = rate / first_rate;
   }
   return finding;
 }

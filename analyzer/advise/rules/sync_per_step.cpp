@@ -18,13 +18,10 @@ using attribute::Category;
 using predict::HostEvent;
 using predict::HostRole;
 
-constexpr double kLeastShare = 0.02;
 constexpr double kLeastPerStep = 0.5;
 constexpr double kFewBytes = 4096;
 
 constexpr Threshold kThresholds[] = {
-    {"device idle because the host had waited for it", kLeastShare, "of the step",
-     "where nsys-ai calls a run over-synchronised"},
     {"synchronisations at one place", kLeastPerStep, "a step",
      "one every tenth step is what the fix proposes"},
     {"copy to the host that is a synchronisation", kFewBytes, "bytes", "a loss or a count, not data"},
@@ -67,8 +64,7 @@ std::map<uint64_t, Place> places(const RuleInput& input) {
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
-  double lost = input.rank.share(Category::Sync);
-  if (!input.streams || !input.device || lost < kLeastShare) return std::nullopt;
+  if (!input.streams || !input.device) return std::nullopt;
   std::optional<predict::StreamRecording> best;
   double best_ms = 0;
   Place best_place;
@@ -88,6 +84,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!best) return std::nullopt;
   double now = predict::replay(assumed_streams(input)).step_ms;
   if (now < best_ms * kLeastSpeedup) return std::nullopt;
+  // What the wait costs is more than the time in `sync`: whatever the host does next, a full queue would have
+  // hidden.
+  double lost = std::max(input.rank.share(Category::Sync), 1 - best_ms / now);
 
   Finding finding = make_finding(kSyncPerStep, input, lost);
   const model::HostCall& call = input.process.threads[best_place.thread].calls[best_place.call];
@@ -97,7 +96,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.title = fmt::format(
       "The host waits for the device in {}, {:.3g} times a step; then the device waits for the host", name,
       per_step);
-  finding.evidence = {share_evidence(input, Category::Sync),
+  finding.evidence = {{"device idle that a full queue would hide", 100 * lost, "% of the step"},
                       {"synchronisations at this place", per_step, "a step"}};
   finding.fix.setting = "synchronisation";
   bool is_python = !input.process.facts.empty() && input.process.facts.contains("torch");
@@ -113,15 +112,16 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 }  // namespace
 
-const Rule kSyncPerStep{"sync-per-step",
-                        "`.item()`, `.cpu()`, `print(loss)` or an explicit synchronisation in each step "
-                        "drains the device's queue; then "
-                        "the device waits until the host has filled it again.",
-                        "The host is blocked in a synchronisation or in a copy of few bytes to the host, and "
-                        "the device is idle after "
-                        "it. A synchronisation right after a host-to-device copy belongs to the copy.",
-                        "Drop it, accumulate on the device, or do it every 50 steps, at this line.",
-                        kThresholds,
-                        evaluate};
+const Rule kSyncPerStep{
+    "sync-per-step",
+    "`.item()`, `.cpu()`, `print(loss)` or an explicit synchronisation in each step "
+    "drains the device's queue; then "
+    "the device waits until the host has filled it again.",
+    "The host is blocked in a synchronisation or in a copy of few bytes to the host at one place, "
+    "and the replay without it is faster: the device was idle after it. A synchronisation right "
+    "after a host-to-device copy belongs to the copy.",
+    "Drop it, accumulate on the device, or do it every 50 steps, at this line.",
+    kThresholds,
+    evaluate};
 
 }  // namespace gpuwatch::advise
