@@ -51,6 +51,13 @@ Busy busy_time(const model::Thread& thread, Ns begin, Ns end) {
   return result;
 }
 
+// A thread that does nothing but sleep is a timer of some library: one that hands batches over waits for
+// room, too.
+bool is_timer(const model::Thread& thread) {
+  return std::all_of(thread.calls.begin(), thread.calls.end(),
+                     [](const model::HostCall& call) { return call.op_class == OpClass::Sleep; });
+}
+
 bool uses_device(const model::Thread& thread) {
   return std::any_of(thread.calls.begin(), thread.calls.end(), [](const model::HostCall& call) {
     return call.op_class == OpClass::Launch || call.op_class == OpClass::GraphLaunch;
@@ -101,7 +108,7 @@ std::optional<ProducerRecording> record_producers(const model::Run& run, const R
   for (uint32_t t = 0; t < process.threads.size(); ++t) {
     const model::Thread& thread = process.threads[t];
     const bool is_own = thread.name == "gpuwatch";  // fetches device records
-    if (t == process.training_thread || is_own || thread.calls.empty() || uses_device(thread)) continue;
+    if (t == process.training_thread || is_own || is_timer(thread) || uses_device(thread)) continue;
     Busy time = busy_time(thread, begin, end);
     if (time.busy_ns < kLeastBusyShare * span) continue;
     recording.threads.push_back(t);
