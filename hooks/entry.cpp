@@ -5,6 +5,7 @@
 #include <sys/auxv.h>
 
 #include "hooks/evidence.h"
+#include "hooks/modules.h"
 #include "hooks/operations.h"
 #include "hooks/source.h"
 #include "libinject/base/clock.h"
@@ -46,6 +47,7 @@ void write_operations() noexcept {
   }
   record::on_file_start(write_operations);
   record::on_file_start(context::on_recording);
+  record::on_file_start(write_modules);
   record::on_file_start(cudart::on_recording);
   record::on_file_start(nccl::on_recording);
   record::on_file_start(libc::on_recording);

@@ -7,6 +7,7 @@
 #include "cuda/cupti/correlation.h"
 #include "hooks/cupti/cupti.h"
 #include "hooks/evidence.h"
+#include "hooks/modules.h"
 #include "hooks/operations.h"
 #include "hooks/source.h"
 #include "libinject/base/compiler.h"
@@ -71,6 +72,7 @@ uint64_t volume(const Parameters* p) noexcept {
 GW_COLD void meet_cuda(const void* caller) noexcept {
   if (g_seen.exchange(true)) return;
   record::put_source("cuda", "on");
+  write_modules();  // CUDA may have been loaded after recording began
   hooks::cupti::on_cuda_evidence(caller);
 }
 
