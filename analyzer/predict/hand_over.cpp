@@ -28,6 +28,24 @@ double until_fetched(const Batch& batch) {
   return was_fetched(batch) ? std::max<double>(0, double(batch.fetch.end - batch.next.begin)) : 0;
 }
 
+// For each batch: was its worker at work on another one when the consumer took it?
+std::vector<bool> owner_was_busy(const LoaderPass& pass) {
+  std::vector<bool> busy(pass.batches.size(), false);
+  std::vector<size_t> pending(pass.workers.size() + 1, 0);  // first batch of the worker not known to be over
+  for (size_t i = 0; i < pass.batches.size(); ++i) {
+    const Batch& batch = pass.batches[i];
+    size_t worker = std::min<size_t>(batch.worker, pass.workers.size());
+    size_t& other = pending[worker];
+    auto is_over = [&](const Batch& candidate) {
+      bool is_of_worker = std::min<size_t>(candidate.worker, pass.workers.size()) == worker;
+      return !is_of_worker || candidate.fetch.end < batch.next.end;
+    };
+    while (other < pass.batches.size() && is_over(pass.batches[other])) ++other;
+    busy[i] = other < pass.batches.size() && pass.batches[other].fetch.begin < batch.next.end;
+  }
+  return busy;
+}
+
 void measure_worker(const LoaderPass& pass, Mean& dispatch, Mean& turnaround) {
   std::vector<const Batch*> previous(pass.workers.size() + 1, nullptr);
   for (const Batch& batch : pass.batches) {
@@ -77,16 +95,16 @@ HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes,
                            const std::vector<std::vector<double>>& blocked_ns, int workers) {
   if (workers <= 0)
     return {.receive_ns = kAssumedNs, .ready_ns = kAssumedNs, .ready_worst_ns = 2 * kAssumedNs};
-  Mean dispatch, turnaround, receive, finish, ready, awake;
-  size_t taken = 0;
+  Mean dispatch, turnaround, receive, finish, owner_idle, owner_busy;
   for (size_t p = 0; p < passes.size(); ++p) {
     measure_worker(*passes[p], dispatch, turnaround);
+    std::vector<bool> busy = owner_was_busy(*passes[p]);
     for (size_t i = 0; i < passes[p]->batches.size(); ++i) {
       const Batch& batch = passes[p]->batches[i];
       if (!was_taken(batch)) continue;
-      ++taken;
       bool waited = consumer_waited(blocked_ns[p][i]);
-      (waited ? awake : ready).add(std::max(0.0, double(batch.next.length()) - blocked_ns[p][i]));
+      // What next() takes beside its sleep: reading the batch and asking its worker for the memory.
+      (busy[i] ? owner_busy : owner_idle).add(std::max(0.0, double(batch.next.length()) - blocked_ns[p][i]));
       if (!was_fetched(batch) || !waited) continue;
       receive.add(receive_ns(batch));
       finish.add(batch.received ? double(batch.next.end - batch.received) : 0);
@@ -98,11 +116,11 @@ HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes,
   cost.turnaround_ns = std::max(0.0, turnaround.value(0));
   cost.receive_ns = receive.value(kAssumedNs);
   cost.finish_ns = std::max(0.0, finish.value(0));
-  // Few or no batches were ready: what next() takes beside its sleep is an upper bound, because a worker that
-  // computes answers late.
-  bool is_seen = ready.count >= kSeenShare * double(taken) && ready.count > 0;
-  cost.ready_ns = is_seen ? ready.value(0) : std::min(awake.value(kAssumedNs), kAssumedNs);
-  cost.ready_worst_ns = std::max(cost.ready_ns, awake.value(0));
+  double all = owner_idle.count + owner_busy.count;
+  bool is_seen = owner_idle.count > 0 && owner_idle.count >= kSeenShare * all;
+  cost.ready_ns = is_seen ? owner_idle.value(0) : std::min(owner_busy.value(kAssumedNs), kAssumedNs);
+  cost.owner_busy_ns = std::max(0.0, owner_busy.value(0) - cost.ready_ns);
+  cost.ready_worst_ns = is_seen ? cost.ready_ns : std::max(cost.ready_ns, owner_busy.value(0));
   return cost;
 }
 

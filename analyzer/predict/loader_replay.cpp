@@ -53,6 +53,7 @@ class PassSimulation {
   void run(Totals& totals) {
     totals_ = &totals;
     done_at_.assign(pass_.batches.size(), kNever);
+    owner_of_.assign(pass_.batches.size(), 0);
     if (!workers_.empty()) {
       size_t ahead = size_t(std::max(setting_.prefetch_factor, 1)) * workers_.size();
       while (sent_ < std::min(ahead, pass_.batches.size())) send_index();
@@ -84,6 +85,7 @@ class PassSimulation {
     }
     double dispatch =
         workers_[target].busy || !workers_[target].tasks.empty() ? 0 : recording_.hand_over.dispatch_ns;
+    owner_of_[sent_] = target;
     workers_[target].tasks.push_back({sent_++, now_ + dispatch});
   }
 
@@ -102,8 +104,9 @@ class PassSimulation {
     }
     const HandOver& cost = recording_.hand_over;
     consumer_ = Consumer::kReturning;
-    returns_at_ = std::max({now_, entered_next_ + cost.ready_ns,
-                            done_at_[batch] + pass_.batches[batch].receive_ns + cost.finish_ns});
+    double ready = cost.ready_ns + (workers_[owner_of_[batch]].busy ? cost.owner_busy_ns : 0);
+    returns_at_ = std::max(
+        {now_, entered_next_ + ready, done_at_[batch] + pass_.batches[batch].receive_ns + cost.finish_ns});
   }
 
   void enter_next() {
@@ -227,6 +230,7 @@ class PassSimulation {
   const LoaderSetting setting_;
   std::vector<Worker> workers_;
   std::vector<double> done_at_;
+  std::vector<size_t> owner_of_;
   std::deque<size_t> finished_;
   std::vector<double> shares_;
   Totals* totals_ = nullptr;

@@ -48,6 +48,7 @@ struct HandOver {
   double finish_ns = 0;       // batch taken -> next() returns
   double receive_ns = 0;      // worker ends -> batch taken by a waiting consumer; each BatchCost has its own
   double ready_ns = 0;        // whole next() when the batch was there already
+  double owner_busy_ns = 0;   // added while the worker that made the batch computes: it answers late
   double ready_worst_ns = 0;  // the same at most: what the interval of a prediction allows for
   bool measured = false;      // false: assumed, the run had no workers
 };

@@ -71,20 +71,32 @@ TEST(SyncPerStep, LeavesTheSynchronisationOfACopyToTheCopy) {
   EXPECT_EQ(find(diagnosis, "sync-per-step"), nullptr);
 }
 
-TEST(PinMemory, NamesTheCopyFromPageableMemory) {
-  Action copy{.op_class = OpClass::Copy,
-              .device_us = 300,
-              .waits = true,
-              .kind = RecordKind::CopyH2D,
-              .pageable = true,
-              .bytes = 1 << 20};
-  Diagnosis diagnosis = diagnose_device({{.gap_us = 200, .device_us = 500}, copy},
-                                        {{Category::CopyStaging, 0.2}, {Category::CopyH2D, 0.3}});
+const Action kPageableCopy{.op_class = OpClass::Copy,
+                           .device_us = 300,
+                           .waits = true,
+                           .kind = RecordKind::CopyH2D,
+                           .pageable = true,
+                           .bytes = 3'000'000};
+
+TEST(PinMemory, PredictsWithTheBandwidthOfARecordedPinnedCopy) {
+  Action pinned = kPageableCopy;
+  pinned.pageable = pinned.waits = false;
+  pinned.device_us = 100;
+  std::vector<Action> step = {{.gap_us = 200, .device_us = 500}, pinned, kPageableCopy};
+  Diagnosis diagnosis = diagnose_device(step, {{Category::CopyStaging, 0.2}, {Category::CopyH2D, 0.3}});
   const Finding* finding = find(diagnosis, "pin-memory");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->fix.setting, "pin_memory");
-  copy.waits = false;
-  expect_prediction(finding, {{.gap_us = 200, .device_us = 500}, copy});
+  expect_prediction(finding, {step[0], pinned, pinned});
+}
+
+TEST(PinMemory, GivesACeilingWhereNoPinnedCopyWasMeasured) {
+  Diagnosis diagnosis = diagnose_device({{.gap_us = 200, .device_us = 500}, kPageableCopy},
+                                        {{Category::CopyStaging, 0.2}, {Category::CopyH2D, 0.3}});
+  const Finding* finding = find(diagnosis, "pin-memory");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_FALSE(finding->prediction);
+  EXPECT_TRUE(finding->ceiling_speedup);
   EXPECT_EQ(find(diagnosis, "blocking-copy"), nullptr);
 }
 

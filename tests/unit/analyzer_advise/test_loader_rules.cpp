@@ -190,7 +190,7 @@ TEST(OwnLoaderThreads, CountsTheThreadsWhoseWorkFitsIntoAStep) {
     steps.push_back({begin, begin + 30 * kMs});
     process.threads[0].calls.push_back(
         {begin, begin + 20 * kMs, 0, 0, model::kNone, 0, trace::OpClass::Wait, 0});
-    producer.calls.push_back({begin, begin + 25 * kMs, 0, 0, model::kNone, 0, trace::OpClass::Sleep, 0});
+    producer.calls.push_back({begin, begin + 25 * kMs, 0, 0, model::kNone, 0, trace::OpClass::Read, 0});
   }
   process.threads.push_back(producer);
   test::set_steps(job, steps);
