@@ -15,13 +15,18 @@ namespace {
 using attribute::Category;
 using attribute::RankAttribution;
 
+// A program that is no Python interpreter has no Python that could be missed.
+bool is_python(const model::Process& process) {
+  return process.executable.substr(process.executable.find_last_of('/') + 1).starts_with("python");
+}
+
 // "on" is no limit; everything else says why a source gave nothing, or gave less.
 void add_sources(const model::Run& run, std::vector<std::string>& result) {
   std::set<std::string> seen;
   for (const model::Process& process : run.processes) {
     if (!process.is_rank()) continue;
     for (const auto& [name, state] : process.sources) {
-      if (state == "on") continue;
+      if (state == "on" || (name == "python" && !is_python(process))) continue;
       std::string sentence = fmt::format("Source {}: {}.", io::printable(name), io::printable(state));
       if (seen.insert(sentence).second) result.push_back(sentence);
     }

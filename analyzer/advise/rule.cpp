@@ -31,17 +31,29 @@ const model::Loader* RuleInput::configured_loader() const {
   return index == model::kNone ? nullptr : &process.loaders[index];
 }
 
-double RuleInput::device_busy_ms() const {
-  if (!rank.device_observed || rank.device == model::kNone || rank.steps.empty()) return 0;
-  double busy = double(rank.time(attribute::Group::DeviceBusy) + rank.time(attribute::Group::DeviceWait));
-  return busy / double(rank.steps.size()) / 1e6;
+// Exposed copies are no floor: with the host out of the way they run beside kernels of another stream. What
+// one stream does, it does one after the other.
+double RuleInput::device_floor_ms() const {
+  if (!rank.device_observed || !device || rank.steps.empty()) return 0;
+  const double computing =
+      double(rank.time(attribute::Category::Compute) + rank.time(attribute::Category::CommUnsplit));
+  double busiest = computing;
+  if (streams) {
+    std::vector<double> busy_ns;
+    for (const predict::StreamOp& op : streams->ops) {
+      if (op.stream >= busy_ns.size()) busy_ns.resize(op.stream + 1);
+      busy_ns[op.stream] += op.duration_ns;
+    }
+    if (!busy_ns.empty()) busiest = std::max(busiest, *std::max_element(busy_ns.begin(), busy_ns.end()));
+  }
+  return busiest / double(rank.steps.size()) / 1e6;
 }
 
 double RuleInput::input_floor_ms() const {
   const predict::LoaderRecording* recording = loader ? loader : producers ? &producers->loader : nullptr;
   double host = recording ? predict::step_without_input_ms(*recording)
                           : rank.mean_step_ms() * (1 - rank.share(attribute::Group::Input));
-  return std::max(host, device_busy_ms());
+  return std::max(host, device_floor_ms());
 }
 
 bool RuleInput::device_hidden() const {
@@ -63,7 +75,7 @@ Evidence share_evidence(const RuleInput& input, attribute::Category category) {
 
 double expected_step_ms(const RuleInput& input, const predict::LoaderRecording& loader,
                         predict::LoaderSetting setting) {
-  return std::max(predict::replay(loader, setting).step_ms, input.device_busy_ms());
+  return std::max(predict::replay(loader, setting).step_ms, input.device_floor_ms());
 }
 
 std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
@@ -71,7 +83,7 @@ std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
                                                      const predict::ReplayCheck& check,
                                                      predict::LoaderSetting setting) {
   if (input.device_hidden()) return std::nullopt;
-  double busy = input.device_busy_ms();
+  double busy = input.device_floor_ms();
   predict::Range range = predict::replay_range(loader, setting);
   for (double* value : {&range.low, &range.expected, &range.high}) *value = std::max(*value, busy);
   auto prediction = predict::step_prediction(check, range, input.now_ms, std::max(busy, 0.0));
@@ -82,7 +94,11 @@ std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
 predict::StreamRecording assumed_streams(const RuleInput& input) {
   predict::StreamRecording recording = *input.streams;
   for (predict::HostEvent& event : recording.events)
-    if (event.is_input) event.cost_ns *= input.input_factor;
+    if (event.is_input) {
+      const double saved_ns = event.cost_ns * (1 - input.input_factor);
+      event.cost_ns -= saved_ns;
+      event.supply_ns = std::max(0.0, event.supply_ns - saved_ns);
+    }
   return recording;
 }
 

@@ -45,9 +45,9 @@ struct RuleInput {
   predict::LoaderSetting loader_setting() const {
     return assumed_loader ? *assumed_loader : loader ? loader->setting : predict::LoaderSetting{};
   }
-  double device_busy_ms() const;  // a step; 0 without a device timeline
-  double input_floor_ms() const;  // the step if data were always there
-  bool device_hidden() const;     // CUDA was used, and what the device did is not known
+  double device_floor_ms() const;  // the step if only the device had to work; 0 without a device timeline
+  double input_floor_ms() const;   // the step if data were always there
+  bool device_hidden() const;      // CUDA was used, and what the device did is not known
   uint32_t rank_number() const { return process.rank >= 0 ? uint32_t(process.rank) : 0; }
   const model::Loader* configured_loader() const;  // the loader that feeds the steps, null if none
 };

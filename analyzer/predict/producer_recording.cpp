@@ -93,6 +93,16 @@ double host_wait_ns(const model::Process& process, const RankAttribution& rank) 
   return std::max(sum, double(rank.time(Group::Input)));
 }
 
+// CPUs that the training thread uses between its waits for data: not those in which it waits for the device.
+double training_cores(const model::Process& process, Ns begin, Ns end, double think_ns) {
+  double blocked = 0;
+  for (const model::HostCall& call : process.threads.at(process.training_thread).calls) {
+    if (call.op_class != OpClass::Sync || call.begin < begin || call.end > end) continue;
+    blocked += double(call.end - call.begin);
+  }
+  return think_ns > 0 ? std::clamp(1 - blocked / think_ns, 0.0, 1.0) : 1;
+}
+
 }  // namespace
 
 std::optional<ProducerRecording> record_producers(const model::Run& run, const RankAttribution& rank) {
@@ -137,7 +147,7 @@ std::optional<ProducerRecording> record_producers(const model::Run& run, const R
   loader.setting = {int(producers), int(kAssumedBatchesAhead), true};
   loader.hand_over.measured = true;
   loader.cores = std::max(1u, process.cpu_count);
-  loader.think_cores = 1;
+  loader.think_cores = training_cores(process, begin, end, cost.think_ns * steps);
   loader.measured_step_ms = rank.mean_step_ms();
   loader.steps = rank.steps.size();
   return recording;

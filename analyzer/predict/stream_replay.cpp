@@ -29,6 +29,7 @@ class Timeline {
       case HostRole::kWork:
       case HostRole::kEnqueue:
         host_ += event.cost_ns;
+        if (event.is_input) host_ = supplied_ = std::max(host_, supplied_ + event.supply_ns);
         break;
       case HostRole::kBlockOnOwn:
         host_ = std::max(host_, ends_[event.first_op + event.op_count - 1]) + event.cost_ns;
@@ -67,6 +68,7 @@ class Timeline {
   const StreamRecording& recording_;
   std::vector<double> starts_, ends_, stream_end_;
   double host_ = 0, device_end_ = 0, busy_ = 0;
+  double supplied_ = 0;  // when the last batch was there
   size_t enqueued_ = 0;
 };
 
@@ -192,8 +194,11 @@ void scale_batch(StreamRecording& recording, double factor, const model::Run& ru
     double slots = std::max(1, device.multiprocessors) * std::max(1.0, std::floor(2048 / threads));
     op.duration_ns *= waves(blocks * factor, slots) / waves(blocks, slots);
   }
-  for (HostEvent& event : recording.events)
-    if (event.is_input) event.cost_ns *= factor;
+  for (HostEvent& event : recording.events) {
+    if (!event.is_input) continue;
+    event.cost_ns *= factor;
+    event.supply_ns *= factor;
+  }
 }
 
 void drop_calls(StreamRecording& recording, const EventFilter& which) {

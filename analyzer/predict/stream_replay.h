@@ -39,6 +39,9 @@ struct HostEvent {
   uint32_t step = 0;
   uint32_t thread = model::kNone, call = model::kNone;  // of the process
   bool is_input = false;                                // a wait for data: shortened by other what-ifs only
+  // Of an input wait that was waited for: since the one before was over. Whoever made the batch was that
+  // slow, and is no faster because the host comes earlier.
+  double supply_ns = 0;
 };
 
 struct StreamOp {

@@ -36,7 +36,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   int most = std::max<int>(1, int(input.process.cpu_count) / std::max(1, input.ranks_on_host));
   setting.workers = std::max(setting.workers, most);
   predict::LoaderReplay all_cores = predict::replay(*input.loader, setting);
-  double step = std::max(all_cores.step_ms, input.device_busy_ms());
+  double step = std::max(all_cores.step_ms, input.device_floor_ms());
   double left = step > 0 ? all_cores.wait_ms / step : 0;
   if (left < kLeastLeftWait) return std::nullopt;
 
