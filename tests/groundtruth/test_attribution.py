@@ -9,7 +9,7 @@ from oracle import Oracle
 
 TOLERANCE = 0.01  # of wall time, for each category
 MAX_UNKNOWN = 0.02
-STEPS = 60
+STEPS = 200
 SKIPPED = 5  # at both ends: first steps wait for the loader to fill, the last one for the device to drain
 
 # Workload -> (arguments, first finding). None: nothing above `info`.
