@@ -89,13 +89,20 @@ void assume(RuleInput& input, const Finding& finding) {
   input.input_factor = recorded > 0 ? predict::replay(*loader, setting).wait_ms / recorded : 1;
 }
 
+// A rule compares replays with each other; the prediction starts from the recorded step, and decides.
+bool is_worth_naming(const Finding& finding) {
+  return finding.severity == Severity::kInfo || !finding.prediction ||
+         finding.prediction->speedup.expected >= kLeastSpeedup;
+}
+
 std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Finding>& except) {
   std::vector<Finding> findings;
   for (const Rule* rule : all_rules()) {
     bool is_known =
         std::any_of(except.begin(), except.end(), [&](const Finding& f) { return f.id == rule->id; });
     if (is_known) continue;
-    if (auto finding = rule->evaluate(input)) findings.push_back(std::move(*finding));
+    auto finding = rule->evaluate(input);
+    if (finding && is_worth_naming(*finding)) findings.push_back(std::move(*finding));
   }
   return findings;
 }

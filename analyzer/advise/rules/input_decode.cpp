@@ -38,6 +38,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   predict::LoaderReplay all_cores = predict::replay(*input.loader, setting);
   double step = std::max(all_cores.step_ms, input.device_floor_ms());
   double left = step > 0 ? all_cores.wait_ms / step : 0;
+  left = std::min(left, input.rank.share(attribute::Group::Input));
   if (left < kLeastLeftWait) return std::nullopt;
 
   Finding finding = make_finding(kInputDecode, input, left);
