@@ -12,7 +12,6 @@ import pytest
 
 SCRIPT = Path(__file__).with_name("programs") / "timed_loader.py"
 SETTINGS = [(0, None), (1, 2), (2, 1), (2, 2), (2, 4), (4, 2)]  # workers, prefetch factor
-WARM_UP = 8  # steps that start-up reaches into
 
 
 class Run:
@@ -28,7 +27,8 @@ class Run:
 
     @property
     def step_ms(self):
-        return statistics.mean(self.steps_s[WARM_UP:]) * 1e3
+        """Over the same batches as the report: all but the first step, which starts the workers."""
+        return statistics.mean(self.steps_s) * 1e3
 
     def predict(self, workers, prefetch):
         """The analyzer's replay of this run under another setting."""
