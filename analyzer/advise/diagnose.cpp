@@ -160,18 +160,16 @@ std::vector<std::string> without_gain(const RuleInput& input, const std::vector<
       setting.workers = std::stoi(finding.fix.value);
   if (setting.workers < 1) return result;
   double now = expected_step_ms(input, *input.loader, setting);
+  auto add = [&](const std::string& change, predict::LoaderSetting changed) {
+    double speedup = now / expected_step_ms(input, *input.loader, changed);
+    if (speedup < kLeastSpeedup) result.push_back(fmt::format("{} {}", change, gain_words(speedup)));
+  };
   predict::LoaderSetting more = setting;
   more.workers = setting.workers * 2;
-  result.push_back(fmt::format("more than {} worker{} {}", setting.workers, setting.workers == 1 ? "" : "s",
-                               gain_words(now / expected_step_ms(input, *input.loader, more))));
-  bool names_prefetch = std::any_of(findings.begin(), findings.end(),
-                                    [](const Finding& f) { return f.id == "dataloader-prefetch"; });
-  if (!names_prefetch) {
-    more = setting;
-    more.prefetch_factor *= 2;
-    result.push_back(fmt::format("prefetch_factor={} {}", more.prefetch_factor,
-                                 gain_words(now / expected_step_ms(input, *input.loader, more))));
-  }
+  add(fmt::format("more than {} worker{}", setting.workers, setting.workers == 1 ? "" : "s"), more);
+  more = setting;
+  more.prefetch_factor *= 2;
+  add(fmt::format("prefetch_factor={}", more.prefetch_factor), more);
   return result;
 }
 
