@@ -4,6 +4,7 @@
 // time, reads the settings and lets the sources arm themselves.
 #include <sys/auxv.h>
 
+#include "hooks/environment.h"
 #include "hooks/evidence.h"
 #include "hooks/modules.h"
 #include "hooks/operations.h"
@@ -47,6 +48,7 @@ void write_operations() noexcept {
   }
   record::on_file_start(write_operations);
   record::on_file_start(context::on_recording);
+  record::on_file_start(write_environment);
   record::on_file_start(write_modules);
   record::on_file_start(cudart::on_recording);
   record::on_file_start(nccl::on_recording);
