@@ -7,7 +7,6 @@
 #include "libinject/base/compiler.h"
 #include "libinject/base/syscall.h"
 #include "libinject/record/recorder.h"
-#include "libinject/record/thread_recorder.h"
 
 namespace gpuwatch::hooks::libc {
 namespace {
@@ -16,8 +15,7 @@ namespace {
 // signal handler that interrupted its own thread in a table write (the thread is quiet then), whose lock it
 // would wait for.
 bool is_end_of_this_process() noexcept {
-  return record::is_recording() && !record::t_quiet &&
-         record::current_pid() == static_cast<uint32_t>(base::sys_getpid());
+  return record::is_recording() && !record::is_quiet() && record::is_this_process();
 }
 
 [[noreturn]] void quick_exit(Function function, int code) noexcept {

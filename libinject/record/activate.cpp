@@ -209,6 +209,10 @@ uint32_t current_pid() noexcept {
   return g_pid;
 }
 
+bool is_this_process() noexcept {
+  return current_pid() == static_cast<uint32_t>(base::sys_getpid());
+}
+
 void on_file_start(StartFunction function) noexcept {
   for (auto& slot : g_file_start) {
     if (slot) continue;

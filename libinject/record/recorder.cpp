@@ -263,6 +263,10 @@ void device(const trace::Slot& slot) noexcept {
   t_quiet = quiet;
 }
 
+bool is_quiet() noexcept {
+  return t_quiet;
+}
+
 Quiet::Quiet() noexcept : before_(t_quiet) {
   t_quiet = true;
 }

@@ -114,12 +114,19 @@ void put_fact(const char* key, const char* value) noexcept;     // "torch", "2.1
 // of five brackets is kept. About 2 us.
 void sample_clocks(uint64_t (*read_device_ns)() noexcept) noexcept;
 
+// False in a vforked child, which shares its parent's memory but not its pid. A system call.
+bool is_this_process() noexcept;
+
 // Writes how this process ends (exit() calls it; the _exit hook must). Signal safe when nothing else is
 // written.
 void end_process(trace::EndReason reason, int code) noexcept;
 
 // Counts records that could not be made, by reason (a string literal); written out as Loss tables at the end.
 void lose(const char* reason, uint64_t count) noexcept;
+
+// This thread is inside our own code: a signal handler that finds it so must not wait for what it
+// interrupted.
+bool is_quiet() noexcept;
 
 // While alive, hooks on this thread pass through: our own calls into libc, the loader or Python are not the
 // job's. Restores, not clears.

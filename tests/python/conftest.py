@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs a program with and without injection, and gives its own account of what it did beside its trace."""
 
+import functools
 import json
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +72,20 @@ def run_script(run_watched, tmp_path):
     return run
 
 
+@functools.cache
+def embedded_interpreter():
+    """The system's Python once more, from libpython.so: on Debian and Ubuntu python3 itself is static."""
+    target = Path(tempfile.mkdtemp(prefix="gpuwatch-embedded-")) / "python3-shared"
+    config = ["/usr/bin/python3-config", "--embed", "--includes", "--ldflags"]
+    flags = subprocess.run(config, capture_output=True, text=True, check=True).stdout.split()
+    subprocess.run(["cc", "-o", target, HERE / "embedded.c", *flags], check=True)
+    return target
+
+
 def interpreters():
     """Every CPython from 3.9 on that this machine offers: the one that runs the tests, the system's (static on Debian
-    and Ubuntu), and those that pyenv built (shared)."""
-    candidates = [Path(sys.executable), Path("/usr/bin/python3")]
+    and Ubuntu), the same from its shared library, and those that pyenv built (shared)."""
+    candidates = [Path(sys.executable), Path("/usr/bin/python3"), embedded_interpreter()]
     candidates += sorted(Path(os.path.expanduser("~/.pyenv/versions")).glob("3.*/bin/python3"))
     found = {}
     for candidate in candidates:

@@ -34,7 +34,7 @@ STEPS, PASSES = 20, 2
 
 
 def name_of(interpreter):
-    return str(interpreter).replace("/root/.pyenv/versions/", "")
+    return str(interpreter).rpartition("/versions/")[2]
 
 
 def check(plain, watched):
