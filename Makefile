@@ -28,7 +28,7 @@ demo: build  ## profile a real training script, apply the first suggestion, comp
 
 check: build  ## layers, format, and what the built library needs and exports
 	@scripts/check_layers.py
-	@scripts/document.py --check
+	@scripts/document.py --check --gpuwatch build/release/bin/gpuwatch
 	@scripts/check_format.sh
 	@scripts/check_library.sh build/release
 

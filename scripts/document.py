@@ -4,10 +4,12 @@
 
   docs/configuration.md   libinject/runtime/config.def
   docs/hooks.md           hooks/*/*.def
+  docs/findings.md        the rules in analyzer/advise/rules, asked of a built analyzer (--gpuwatch)
 """
 
 import argparse
 import re
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -60,9 +62,15 @@ def hooks():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a page is not up to date")
-    check = parser.parse_args().check
+    parser.add_argument("--gpuwatch", type=Path, help="the built analyzer, which knows the findings")
+    options = parser.parse_args()
+    check = options.check
+    pages = {"configuration.md": configuration(), "hooks.md": hooks()}
+    if options.gpuwatch:
+        command = [options.gpuwatch, "findings", "--markdown"]
+        pages["findings.md"] = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     stale = []
-    for page, text in (("configuration.md", configuration()), ("hooks.md", hooks())):
+    for page, text in pages.items():
         path = ROOT / "docs" / page
         if path.exists() and path.read_text() == text:
             continue

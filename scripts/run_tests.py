@@ -54,7 +54,7 @@ def run_checks(build, results):
     scripts = ROOT / "scripts"
     for name, command in (
         ("layers", [sys.executable, scripts / "check_layers.py"]),
-        ("documents", [sys.executable, scripts / "document.py", "--check"]),
+        ("documents", [sys.executable, scripts / "document.py", "--check", "--gpuwatch", build / "bin/gpuwatch"]),
         ("format", [scripts / "check_format.sh"]),
         ("library", [scripts / "check_library.sh", build]),
     ):
