@@ -158,13 +158,17 @@ std::vector<std::string> without_gain(const RuleInput& input, const std::vector<
   for (const Finding& finding : findings)
     if (finding.fix.setting == "num_workers" && finding.severity != Severity::kInfo)
       setting.workers = std::stoi(finding.fix.value);
-  if (setting.workers < 1) return result;
   double now = expected_step_ms(input, *input.loader, setting);
   auto add = [&](const std::string& change, predict::LoaderSetting changed) {
     double speedup = now / expected_step_ms(input, *input.loader, changed);
     if (speedup < kLeastSpeedup) result.push_back(fmt::format("{} {}", change, gain_words(speedup)));
   };
   predict::LoaderSetting more = setting;
+  if (setting.workers < 1) {  // no worker is suggested: if that is because none would help, say so
+    more.workers = int(std::max(1u, input.process.cpu_count));
+    add(fmt::format("num_workers={}", more.workers), more);
+    return result;
+  }
   more.workers = setting.workers * 2;
   add(fmt::format("more than {} worker{}", setting.workers, setting.workers == 1 ? "" : "s"), more);
   more = setting;
