@@ -56,8 +56,8 @@ Activity::Activity(std::span<const HostCall> calls, View view) {
     Ns end;
     uint32_t call;
   };
-  std::vector<Frame> frames = {{std::numeric_limits<Ns>::max(), kNone}};
-  changes_.push_back({std::numeric_limits<Ns>::min(), kNone});
+  std::vector<Frame> frames = {{kEndOfTime, kNone}};
+  changes_.push_back({kBeginOfTime, kNone});
   const auto leave_until = [&](Ns time) {
     while (frames.back().end <= time && frames.size() > 1) {
       const Ns end = frames.back().end;
@@ -73,7 +73,7 @@ Activity::Activity(std::span<const HostCall> calls, View view) {
     frames.push_back({end, deciding(calls, frames.back().call, i, view)});
     change(calls[i].begin, frames.back().call);
   }
-  leave_until(std::numeric_limits<Ns>::max() - 1);
+  leave_until(kEndOfTime - 1);
 }
 
 void Activity::change(Ns time, uint32_t call) {
@@ -82,7 +82,7 @@ void Activity::change(Ns time, uint32_t call) {
 }
 
 Stretch Activity::operator[](size_t index) const {
-  const Ns end = index + 1 < changes_.size() ? changes_[index + 1].time : std::numeric_limits<Ns>::max();
+  const Ns end = index + 1 < changes_.size() ? changes_[index + 1].time : kEndOfTime;
   return {changes_[index].time, end, changes_[index].call};
 }
 

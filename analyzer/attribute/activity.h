@@ -20,6 +20,10 @@ enum class View {
   kLoading,
 };
 
+// Far enough from every time stamp, and near enough to subtract one from the other.
+inline constexpr model::Ns kBeginOfTime = INT64_MIN / 4;
+inline constexpr model::Ns kEndOfTime = INT64_MAX / 4;
+
 struct Stretch {
   model::Ns begin;
   model::Ns end;
@@ -31,7 +35,7 @@ class Activity {
  public:
   Activity(std::span<const model::HostCall> calls, View view);
 
-  // Stretches cover all of time: the first begins at the smallest Ns, the last ends at the largest.
+  // Stretches cover all of time: the first begins at kBeginOfTime, the last ends at kEndOfTime.
   size_t size() const { return changes_.size(); }
   Stretch operator[](size_t index) const;
   size_t index_at(model::Ns time) const;

@@ -24,8 +24,9 @@ OwnCode::OwnCode(const ProcessView& view, uint32_t thread, size_t steps)
 
 // Long at most visits, or in most steps: work that belongs there.
 Category OwnCode::category(size_t stretch_index) const {
+  if (stretch_index == 0) return Category::LaunchDispatch;  // on its way to the first call that was seen
   if (activity_[stretch_index].length() <= kDispatchNs) return Category::LaunchDispatch;
-  if (stretch_index == 0 || stretch_index + 1 == activity_.size()) return Category::HostCompute;
+  if (stretch_index + 1 == activity_.size()) return Category::HostCompute;
   const auto found = places_.find(place_of(stretch_index));
   if (found == places_.end()) return Category::HostCompute;
   const Place& place = found->second;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // The runtime stand-in's order and times, as far as a program can see them.
-#include <cuda_profiler_api.h>
-
 #include <atomic>
 #include <cstring>
 #include <thread>

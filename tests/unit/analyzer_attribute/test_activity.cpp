@@ -26,7 +26,7 @@ TEST(Activity, NoCallsAreOneStretchOfOwnCode) {
   const Activity activity({}, View::kLaunching);
   ASSERT_EQ(activity.size(), 1u);
   EXPECT_EQ(activity.at(0).call, kNone);
-  EXPECT_EQ(activity.at(0).end, std::numeric_limits<model::Ns>::max());
+  EXPECT_EQ(activity.at(0).end, attribute::kEndOfTime);
 }
 
 TEST(Activity, TheOutermostCallWithAMeaningDecides) {
@@ -43,7 +43,7 @@ TEST(Activity, StepsAndRangesAreTransparent) {
   const Activity activity(calls, View::kLaunching);
   EXPECT_EQ(activity.at(5).call, kNone);
   EXPECT_EQ(activity.at(25).call, 2u);
-  EXPECT_EQ(activity.at(15).begin, std::numeric_limits<model::Ns>::min());
+  EXPECT_EQ(activity.at(15).begin, attribute::kBeginOfTime);
 }
 
 TEST(Activity, GarbageCollectionShowsThrough) {
