@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CPython from its shared library, as an embedding program and conda-like builds have it: `python` in all but the link.
+// CPython from its shared library, as an embedding program and conda-like builds have it: `python` in all but
+// the link.
 #include <Python.h>
 
 int main(int argc, char** argv) {
