@@ -207,9 +207,12 @@ uint8_t* claim(uint32_t pages) noexcept {
     }
   } while (!next.compare_exchange_weak(seen, after, std::memory_order_relaxed));
   if (!ensure_reserved(after)) return nullptr;
-  const Descriptor file = open_checked();
-  write_zeros(file.fd, static_cast<off_t>(uint64_t{first} * kPageBytes), pages * kPageBytes);
-  close_unless_kept(file);
+  // A job may lower its limit below what is reserved: a store still works there, a write raises SIGXFSZ.
+  if (uint64_t{after} * kPageBytes <= file_size_limit()) {
+    const Descriptor file = open_checked();
+    write_zeros(file.fd, static_cast<off_t>(uint64_t{first} * kPageBytes), pages * kPageBytes);
+    close_unless_kept(file);
+  }
   uint8_t* frame = page_address(first);
   if (!frame) stop(StopReason::Error);
   return frame;

@@ -235,6 +235,19 @@ TEST_F(Recorder, FileSizeLimitOfTheProcessStopsRecordingNotTheJob) {
   EXPECT_EQ(grid.header->stopped(), static_cast<uint32_t>(trace::StopReason::FileSizeLimit));
 }
 
+// A write past the limit raises SIGXFSZ even where the file is that long already.
+TEST_F(Recorder, FileSizeLimitBelowWhatIsReservedDoesNotKillTheJob) {
+  ASSERT_EQ(run([] {
+              const rlimit limit{1u << 20, 1u << 20};
+              setrlimit(RLIMIT_FSIZE, &limit);
+              record_numbered(0, 100000);
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  EXPECT_EQ(grid.slot_count(), 100000u);
+}
+
 // Records from a handler that interrupts a store are dropped and counted; no record may be torn.
 TEST_F(Recorder, SignalHandlersDoNotTearRecords) {
   ASSERT_EQ(run([] {
