@@ -161,6 +161,8 @@ void Builder::map_tables(const ProcessTables& tables, const LinearClock& clock) 
     process.samples[i].time = clock.map(tables.sample_ticks[i], cursor);
   std::stable_sort(process.samples.begin(), process.samples.end(),
                    [](const Sample& a, const Sample& b) { return a.time < b.time; });
+  for (size_t i = 0; i < process.device_samples.size(); ++i)
+    process.device_samples[i].time = clock.map(tables.device_sample_ticks[i]);
   if (tables.start_ticks != 0) process.start = clock.map(tables.start_ticks);
   if (tables.end_ticks != 0) process.last_seen = clock.map(tables.end_ticks);
 }

@@ -26,6 +26,15 @@ void describe_fetch(const Thread& thread, size_t fetch, Batch& batch) {
     const auto& cpu = thread.cpu_details[call.detail];
     batch.fetch_cpu_ns = static_cast<Ns>(std::min<uint64_t>(cpu.cpu_ns(), kFarNs));
     batch.fetch_run_delay_ns = static_cast<Ns>(std::min<uint64_t>(cpu.run_delay_ns(), kFarNs));
+    batch.major_faults = cpu.major_faults();
+    batch.thread_count = cpu.thread_count();
+  }
+  if (const trace::IoCounts* io = io_counts_of(thread, call)) {
+    batch.fetch_io_ns = Ns{io->io_us()} * 1000;
+    batch.bytes_read = io->bytes_read();
+    batch.disk_bytes = uint64_t{io->disk_kib()} << 10;
+    batch.opens = io->opens();
+    batch.reads = io->reads();
   }
   Ns blocked_until = call.begin, collated_until = call.begin;  // nested calls count once
   for (size_t i = fetch + 1; i < thread.calls.size() && thread.calls[i].begin < call.end; ++i) {

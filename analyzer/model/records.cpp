@@ -51,6 +51,8 @@ class Decoder {
  private:
   void host(const RawSlot& slot, const uint8_t* detail);
   void device(const RawSlot& slot);
+  void stack(const RawSlot& slot);
+  void keep_io_counts(const uint8_t* detail);
   void open_calls(const trace::OpenCalls& open);
   uint32_t keep_detail(OpClass op_class, const uint8_t* detail);
   uint16_t operation(uint16_t op) const {
@@ -90,13 +92,16 @@ void Decoder::chunk(const io::ChunkRef& ref) {
     std::memcpy(&slot, at, sizeof slot);
     const size_t details = slot.flags & trace::kDetailSlots;
     const uint8_t* const next = at + (1 + details) * sizeof slot;
-    if (next > end || slot.kind > RecordKind::Overhead) {
+    if (next > end || slot.kind > RecordKind::WorkerStack) {
       context_.file.report_damage(fmt::format("a record of thread {} in page {} is damaged", ref.thread,
                                               ref.offset / trace::kPageBytes));
       break;
     }
     if (slot.kind == RecordKind::Host) {
       host(slot, details ? at + sizeof slot : nullptr);
+      if (details == 2) keep_io_counts(at + 2 * sizeof slot);
+    } else if (slot.kind >= RecordKind::Stack) {
+      stack(slot);
     } else if (slot.kind <= RecordKind::GraphRun && slot.kind != RecordKind::None) {
       device(slot);
     }
@@ -140,6 +145,25 @@ uint32_t Decoder::keep_detail(OpClass op_class, const uint8_t* detail) {
       break;
   }
   return keep(thread_->call_details);
+}
+
+// Stands behind the CpuDetail of the call that was decoded last.
+void Decoder::keep_io_counts(const uint8_t* detail) {
+  const HostCall& call = thread_->calls.back();
+  if (detail_kind(call.op_class) != DetailKind::kCpu) return;
+  thread_->io_counts_of_cpu_detail.resize(call.detail + 1, kNone);
+  thread_->io_counts_of_cpu_detail[call.detail] = static_cast<uint32_t>(thread_->io_counts.size());
+  std::memcpy(&thread_->io_counts.emplace_back(), detail, sizeof(trace::IoCounts));
+}
+
+void Decoder::stack(const RawSlot& slot) {
+  const Ns time = context_.host_clock.map(slot.start);
+  if (slot.kind == RecordKind::Stack) {
+    thread_->stacks.push_back({time, text(slot.a)});
+  } else {
+    const Ns end = context_.host_clock.map(end_of(slot));
+    thread_->worker_stacks.push_back({time, std::max<Ns>(0, end - time), text(slot.a), slot.b});
+  }
 }
 
 uint32_t Decoder::device_index(uint32_t ordinal) {
@@ -233,7 +257,11 @@ uint64_t decode_records(const RecordContext& context, std::span<const io::ChunkR
     for (size_t i = first; i < last; ++i) decoder.chunk(chunks[i]);
     first = last;
   }
-  for (auto& thread : process.threads) order_calls(thread.calls);
+  for (auto& thread : process.threads) {
+    order_calls(thread.calls);
+    std::stable_sort(thread.stacks.begin(), thread.stacks.end(),
+                     [](const StackAt& a, const StackAt& b) { return a.begin < b.begin; });
+  }
   for (auto& device : process.devices) {
     const auto earlier = [](const DeviceOp& a, const DeviceOp& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;

@@ -82,6 +82,20 @@ struct OpenCall {
   uint32_t object;
 };
 
+// Where the job's code was in a recorded call: a line for each frame, innermost first, "file:line function".
+struct StackAt {
+  Ns begin;       // of the call
+  uint32_t text;  // id in Run::texts
+};
+
+// A worker's stack as the consumer saw it while it waited.
+struct WorkerStack {
+  Ns time;
+  Ns weight;  // of the wait, that the sample stands for
+  uint32_t text;
+  uint32_t pid;
+};
+
 struct Thread {
   uint32_t tid = 0;
   std::string name;
@@ -89,8 +103,19 @@ struct Thread {
   std::vector<trace::CallDetail> call_details;
   std::vector<trace::CpuDetail> cpu_details;
   std::vector<trace::IoDetail> io_details;
-  std::vector<OpenCall> open_calls;  // empty when the thread was in none
+  std::vector<StackAt> stacks;                    // sorted by begin
+  std::vector<WorkerStack> worker_stacks;         // sorted by time
+  std::vector<trace::IoCounts> io_counts;         // of fetches; see io_counts_of()
+  std::vector<uint32_t> io_counts_of_cpu_detail;  // by index into cpu_details; kNone: none
+  std::vector<OpenCall> open_calls;               // empty when the thread was in none
 };
+
+// What a fetch read, null where that was not counted.
+inline const trace::IoCounts* io_counts_of(const Thread& thread, const HostCall& call) {
+  if (call.detail >= thread.io_counts_of_cpu_detail.size()) return nullptr;
+  const uint32_t index = thread.io_counts_of_cpu_detail[call.detail];
+  return index == kNone ? nullptr : &thread.io_counts[index];
+}
 
 struct Kernel {
   std::string name;
@@ -139,9 +164,13 @@ struct Batch {
   Ns collate_ns = 0;
   Ns fetch_cpu_ns = 0;
   Ns fetch_run_delay_ns = 0;
-  Ns fetch_blocked_ns = 0;  // inside hooked reads, opens, stats of the fetch
+  Ns fetch_blocked_ns = 0;                  // inside hooked reads, opens, stats of the fetch
+  Ns fetch_io_ns = 0;                       // the same with calls too short to be recorded; 0 if not counted
+  uint64_t bytes_read = 0, disk_bytes = 0;  // disk_bytes: from storage, not from the page cache
+  uint32_t opens = 0, reads = 0, major_faults = 0, thread_count = 0;
   Ns received = 0;
-  Interval next;  // the consumer's next() that returned this batch
+  Interval pinned;  // in the pin thread
+  Interval next;    // the consumer's next() that returned this batch
 };
 
 struct Worker {
@@ -164,6 +193,9 @@ struct Loader {
   std::string class_name, dataset, location, start_method, sampler;
   int num_workers = -1, batch_size = -1, prefetch_factor = -1, batches = -1;
   int pin_memory = -1, persistent_workers = -1, in_order = -1, drop_last = -1;
+  std::string framework = "torch",
+              code;         // code: "file:line function" of the dataset's __getitem__ or __iter__
+  uint32_t instance = 0;    // further iterator over the same loader, living beside the first
   uint32_t thread = kNone;  // index into Process::threads: the consumer
 };
 
@@ -173,6 +205,27 @@ struct Sample {  // trace::Sample with its time mapped
   Ns time;
   Ns cpu_ns, children_cpu_ns, run_delay_ns, throttled_ns, cpu_total_ns, cpu_idle_ns, cpu_steal_ns;
   uint64_t major_faults, rss_bytes;
+  Ns children_run_delay_ns = 0, psi_cpu_ns = 0, psi_memory_ns = 0, psi_io_ns = 0, disk_busy_ns = 0;
+  uint64_t throttled_count = 0, memory_available_bytes = 0, swap_in_bytes = 0, shm_used_bytes = 0,
+           disk_read_bytes = 0;
+  uint32_t children_threads = 0, cpu = 0, cpu_mhz = 0;
+};
+
+// What NVML said of a device (trace::DeviceSample); 0 where it told nothing.
+struct DeviceSample {
+  Ns time = 0;
+  uint32_t device = 0;
+  uint32_t sm_clock_mhz = 0, sm_clock_max_mhz = 0, power_mw = 0, power_limit_mw = 0, temperature_c = 0;
+  uint32_t pcie_generation = 0, pcie_generation_max = 0, pcie_width = 0, pcie_width_max = 0;
+  uint32_t utilization_percent = 0, other_processes = 0;
+  uint64_t throttle_reasons = 0, memory_used_bytes = 0, memory_bytes = 0, other_memory_bytes = 0;
+  int numa_node = -1;
+};
+
+struct Mount {
+  std::string point, type, source;
+  uint64_t device = 0;  // st_dev
+  bool is_remote = false;
 };
 
 struct ModuleRange {
@@ -197,6 +250,8 @@ struct Process {
   std::vector<Loader> loaders;
   std::vector<LoaderPass> passes;
   std::vector<Sample> samples;
+  std::vector<DeviceSample> device_samples;
+  std::vector<Mount> mounts;
   std::vector<ModuleRange> modules;
   std::map<std::string, std::string> sources;  // "cuda" -> "on"
   std::map<std::string, std::string> facts;    // "torch" -> "2.13.0+cpu"

@@ -96,6 +96,12 @@ class TableVisitor {
   void operator()(const trace::Fact& t) { process(t.process()).facts[text(t.key())] = text(t.value()); }
   void operator()(const trace::Sample& t);
   void operator()(const trace::ProcessEnd& t);
+  void operator()(const trace::Mount& t) {
+    process(t.process())
+        .mounts.push_back(
+            {text(t.point()), text(t.type()), text(t.source()), t.device(), t.is_remote() == 1});
+  }
+  void operator()(const trace::DeviceSample& t);
 
   // Links name a loader, not a process; they belong to the process that has the loader.
   void place_workers();
@@ -206,15 +212,60 @@ void TableVisitor::operator()(const trace::LoaderInfo& t) {
   loader.persistent_workers = t.persistent_workers();
   loader.in_order = t.in_order();
   loader.drop_last = t.drop_last();
+  if (t.framework() != 0) loader.framework = text(t.framework());
+  loader.code = text(t.code());
+  loader.instance = t.instance();
 }
 
 void TableVisitor::operator()(const trace::Sample& t) {
   auto& tables = of(t.process());
   tables.sample_ticks.push_back(t.ticks());
-  run_.processes[tables.process].samples.push_back(
-      {0, as_ns(t.cpu_ns()), as_ns(t.children_cpu_ns()), as_ns(t.run_delay_ns()), as_ns(t.throttled_ns()),
-       as_ns(t.cpu_total_ns()), as_ns(t.cpu_idle_ns()), as_ns(t.cpu_steal_ns()), t.major_faults(),
-       t.rss_bytes()});
+  Sample& sample = run_.processes[tables.process].samples.emplace_back();
+  sample.cpu_ns = as_ns(t.cpu_ns());
+  sample.children_cpu_ns = as_ns(t.children_cpu_ns());
+  sample.run_delay_ns = as_ns(t.run_delay_ns());
+  sample.throttled_ns = as_ns(t.throttled_ns());
+  sample.cpu_total_ns = as_ns(t.cpu_total_ns());
+  sample.cpu_idle_ns = as_ns(t.cpu_idle_ns());
+  sample.cpu_steal_ns = as_ns(t.cpu_steal_ns());
+  sample.major_faults = t.major_faults();
+  sample.rss_bytes = t.rss_bytes();
+  sample.children_run_delay_ns = as_ns(t.children_run_delay_ns());
+  sample.psi_cpu_ns = as_ns(t.psi_cpu_ns());
+  sample.psi_memory_ns = as_ns(t.psi_memory_ns());
+  sample.psi_io_ns = as_ns(t.psi_io_ns());
+  sample.disk_busy_ns = as_ns(t.disk_busy_ns());
+  sample.throttled_count = t.throttled_count();
+  sample.memory_available_bytes = t.memory_available_bytes();
+  sample.swap_in_bytes = t.swap_in_bytes();
+  sample.shm_used_bytes = t.shm_used_bytes();
+  sample.disk_read_bytes = t.disk_read_bytes();
+  sample.children_threads = t.children_threads();
+  sample.cpu = t.cpu();
+  sample.cpu_mhz = t.cpu_mhz();
+}
+
+void TableVisitor::operator()(const trace::DeviceSample& t) {
+  auto& tables = of(t.process());
+  tables.device_sample_ticks.push_back(t.ticks());
+  DeviceSample& sample = run_.processes[tables.process].device_samples.emplace_back();
+  sample.device = t.device();
+  sample.sm_clock_mhz = t.sm_clock_mhz();
+  sample.sm_clock_max_mhz = t.sm_clock_max_mhz();
+  sample.throttle_reasons = t.throttle_reasons();
+  sample.power_mw = t.power_mw();
+  sample.power_limit_mw = t.power_limit_mw();
+  sample.temperature_c = t.temperature_c();
+  sample.pcie_generation = t.pcie_generation();
+  sample.pcie_generation_max = t.pcie_generation_max();
+  sample.pcie_width = t.pcie_width();
+  sample.pcie_width_max = t.pcie_width_max();
+  sample.memory_used_bytes = t.memory_used_bytes();
+  sample.memory_bytes = t.memory_bytes();
+  sample.utilization_percent = t.utilization_percent();
+  sample.other_processes = t.other_processes();
+  sample.other_memory_bytes = t.other_memory_bytes();
+  sample.numa_node = t.numa_node();
 }
 
 void TableVisitor::operator()(const trace::ProcessEnd& t) {

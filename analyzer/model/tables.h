@@ -31,9 +31,10 @@ struct ProcessTables {
   uint64_t end_ticks = 0;  // 0: no ProcessEnd
   std::vector<ClockPoint> host_clock;
   std::vector<ClockPoint> device_clock;
-  Ns realtime_offset = 0;              // CLOCK_REALTIME minus CLOCK_MONOTONIC at its last sample
-  std::vector<uint64_t> sample_ticks;  // of Process::samples
-  std::vector<uint16_t> stream_index;  // StreamInfo.index -> index into Process::streams, kNoStream
+  Ns realtime_offset = 0;                     // CLOCK_REALTIME minus CLOCK_MONOTONIC at its last sample
+  std::vector<uint64_t> sample_ticks;         // of Process::samples
+  std::vector<uint64_t> device_sample_ticks;  // of Process::device_samples
+  std::vector<uint16_t> stream_index;         // StreamInfo.index -> index into Process::streams, kNoStream
   std::unordered_map<uint32_t, uint32_t> loaders;  // LoaderInfo.id -> index into Process::loaders
   std::vector<WorkerLink> workers;                 // of its loaders
   std::unordered_map<uint32_t, std::string> thread_names;

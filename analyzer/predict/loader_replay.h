@@ -24,6 +24,11 @@ struct LoaderSetting {
   int workers = 0;
   int prefetch_factor = 2;
   bool in_order = true;
+  bool persistent = false;  // workers live on from pass to pass
+  bool pin = false;         // one thread pins each batch before the consumer gets it
+  double io_factor = 1;     // blocked input of a batch, against the recorded: faster storage
+  double cpu_factor = 1;    // computing of a batch, against the recorded: cheaper transforms
+  double cores = 0;         // CPUs that can be had; 0: as recorded
   bool operator==(const LoaderSetting&) const = default;
 };
 

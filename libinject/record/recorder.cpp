@@ -120,7 +120,8 @@ inline PackedSpan pack_span(uint64_t ticks) noexcept {
 
 template <class Detail>
 inline void store(ThreadRecorder* thread, const Slot& head, const Detail* detail) noexcept {
-  constexpr uint32_t kSlots = 1 + (sizeof(Detail) == sizeof(Slot));
+  static_assert(sizeof(Detail) == 1 || sizeof(Detail) % sizeof(Slot) == 0);
+  constexpr uint32_t kSlots = 1 + sizeof(Detail) / sizeof(Slot);
   const uint32_t needed = detail ? kSlots : 1;
   if (GW_UNLIKELY(thread->is_storing)) {
     g_torn.fetch_add(1, std::memory_order_relaxed);
@@ -131,7 +132,7 @@ inline void store(ThreadRecorder* thread, const Slot& head, const Detail* detail
   if (GW_LIKELY(thread->count + needed <= thread->capacity) || make_room(thread, needed)) {
     Slot* to = thread->slots + thread->count;
     *to = head;
-    if (detail) __builtin_memcpy(static_cast<void*>(to + 1), detail, sizeof(Slot));
+    if (detail) __builtin_memcpy(static_cast<void*>(to + 1), detail, sizeof(Detail));
     thread->count += needed;
     std::atomic_ref<uint32_t>(*thread->length).store(thread->count, std::memory_order_release);
   }
@@ -153,7 +154,7 @@ inline void finish(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b, co
   if (!thread || thread->epoch != runtime::epoch())
     return;  // the child of a fork that happened inside the call
   const PackedSpan packed = pack_span(base::ticks() - scope.begin);
-  flags = static_cast<uint8_t>(flags | packed.flag | (detail ? 1 : 0));
+  flags = static_cast<uint8_t>(flags | packed.flag | (detail ? sizeof(Detail) / sizeof(Slot) : 0));
   store(thread, Slot(RecordKind::Host, flags, scope.op, packed.span, scope.begin, a, b), detail);
   pop(scope);
 }
@@ -228,6 +229,15 @@ void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
   finish(scope, flags, a, b, &detail);
 }
 
+void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b, const trace::CpuDetail& detail,
+           const trace::IoCounts& counts) noexcept {
+  const struct {
+    trace::CpuDetail cpu;
+    trace::IoCounts io;
+  } details = {detail, counts};
+  finish(scope, flags, a, b, &details);
+}
+
 void leave_unrecorded(const Scope& scope) noexcept {
   if (scope.thread && scope.thread->epoch == runtime::epoch()) pop(scope);
 }
@@ -252,6 +262,21 @@ void span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags, uint32_t a, 
   const PackedSpan packed = pack_span(end - begin);
   flags = static_cast<uint8_t>(flags | packed.flag);
   store(thread, Slot(RecordKind::Host, flags, op, packed.span, begin, a, b), kNoDetail);
+}
+
+void stack(uint16_t op, uint64_t begin, uint32_t text) noexcept {
+  if (!is_recording()) return;
+  if (ThreadRecorder* thread = usable_thread()) {
+    store(thread, Slot(RecordKind::Stack, 0, op, 0, begin, text, 0), kNoDetail);
+  }
+}
+
+void worker_stack(uint16_t op, uint64_t begin, uint64_t ticks, uint32_t text, uint32_t pid) noexcept {
+  if (!is_recording()) return;
+  if (ThreadRecorder* thread = usable_thread()) {
+    const PackedSpan packed = pack_span(ticks);
+    store(thread, Slot(RecordKind::WorkerStack, packed.flag, op, packed.span, begin, text, pid), kNoDetail);
+  }
 }
 
 void device(const trace::Slot& slot) noexcept {

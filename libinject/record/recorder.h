@@ -64,6 +64,8 @@ void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
            const trace::CpuDetail& detail) noexcept;
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b, const trace::IoDetail& detail) noexcept;
+void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b, const trace::CpuDetail& detail,
+           const trace::IoCounts& counts) noexcept;
 
 // Ends the call without a record: it was shorter than its threshold.
 void leave_unrecorded(const Scope& scope) noexcept;
@@ -74,6 +76,12 @@ void mark(uint16_t op, uint8_t flags, uint32_t a, uint32_t b, const trace::CallD
 
 // A record of a call whose begin and end (ticks) were taken elsewhere.
 void span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags, uint32_t a, uint32_t b) noexcept;
+
+// Where the job's code was in a call that began at `begin` (ticks): `text` has a line for each frame.
+void stack(uint16_t op, uint64_t begin, uint32_t text) noexcept;
+
+// A worker's stack, seen while this thread waited for it; it stands for `ticks` of that wait.
+void worker_stack(uint16_t op, uint64_t begin, uint64_t ticks, uint32_t text, uint32_t pid) noexcept;
 
 // A device record, into the calling thread's chunk. `slot` as laid out in trace.fbs; times in device ns.
 void device(const trace::Slot& slot) noexcept;
@@ -105,6 +113,8 @@ GW_DECLARE_PUT(Source, "")
 GW_DECLARE_PUT(Fact, "")
 GW_DECLARE_PUT(Sample, "")
 GW_DECLARE_PUT(ProcessEnd, "")
+GW_DECLARE_PUT(Mount, "")
+GW_DECLARE_PUT(DeviceSample, "")
 #undef GW_DECLARE_PUT
 
 void put_source(const char* name, const char* state) noexcept;  // "cupti", "on"

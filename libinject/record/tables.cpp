@@ -123,6 +123,8 @@ GW_DEFINE_PUT(Source)
 GW_DEFINE_PUT(Fact)
 GW_DEFINE_PUT(Sample)
 GW_DEFINE_PUT(ProcessEnd)
+GW_DEFINE_PUT(Mount)
+GW_DEFINE_PUT(DeviceSample)
 #undef GW_DEFINE_PUT
 
 uint32_t intern(const char* text, size_t bytes) noexcept {

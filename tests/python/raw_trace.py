@@ -32,7 +32,8 @@ TABLES = {
     b"LOAD": (
         "LoaderInfo",
         "id:I process:I class_name:s dataset:s location:s start_method:s sampler:s num_workers:i batch_size:i "
-        "prefetch_factor:i pin_memory:b persistent_workers:b in_order:b drop_last:b batches:i",
+        "prefetch_factor:i pin_memory:b persistent_workers:b in_order:b drop_last:b batches:i "
+        "framework:s code:s instance:I",
     ),
     b"WORK": ("WorkerInfo", "loader:I worker:I pid:I thread:I"),
     b"LOSS": ("Loss", "process:I thread:I reason:s count:Q"),
@@ -41,7 +42,16 @@ TABLES = {
     b"SAMP": (
         "Sample",
         "process:I ticks:Q cpu_ns:Q children_cpu_ns:Q run_delay_ns:Q throttled_ns:Q cpu_total_ns:Q cpu_idle_ns:Q "
-        "cpu_steal_ns:Q major_faults:Q rss_bytes:Q",
+        "cpu_steal_ns:Q major_faults:Q rss_bytes:Q children_run_delay_ns:Q throttled_count:Q psi_cpu_ns:Q psi_memory_ns:Q "
+        "psi_io_ns:Q memory_available_bytes:Q swap_in_bytes:Q shm_used_bytes:Q disk_read_bytes:Q disk_busy_ns:Q "
+        "children_threads:I cpu:I cpu_mhz:I",
+    ),
+    b"MONT": ("Mount", "process:I device:Q point:s type:s source:s is_remote:b"),
+    b"DSMP": (
+        "DeviceSample",
+        "process:I ticks:Q device:I sm_clock_mhz:I sm_clock_max_mhz:I throttle_reasons:Q power_mw:I power_limit_mw:I "
+        "temperature_c:I pcie_generation:I pcie_generation_max:I pcie_width:I pcie_width_max:I memory_used_bytes:Q "
+        "memory_bytes:Q utilization_percent:I other_processes:I other_memory_bytes:Q numa_node:i",
     ),
     b"ENDP": ("ProcessEnd", "process:I reason:B code:i ticks:Q"),
 }
@@ -65,11 +75,26 @@ class Call:
     b: int
     failed: bool
     detail: tuple = ()  # (cpu_ns, run_delay_ns, major_faults, thread_count), or (bytes, caller, stream, ...)
+    io_counts: tuple = ()  # of a Fetch: (bytes_read, disk_kib, io_us, opens, reads)
+
+
+@dataclass
+class Stack:
+    """Where the job's code was, innermost frame first; of a worker, as its consumer saw it, if worker_pid is set."""
+
+    process: int
+    thread: int
+    name: str  # of the operation
+    begin_ns: float
+    frames: list
+    weight_ns: float = 0
+    worker_pid: int = 0
 
 
 @dataclass
 class Trace:
     all_calls: list = field(default_factory=list)
+    stacks: list = field(default_factory=list)
     all_tables: dict = field(default_factory=lambda: defaultdict(list))
 
     def calls(self, op_class):
@@ -141,7 +166,7 @@ class FileReader:
         self.data = Path(path).read_bytes()
         assert self.data[8:12] == b"GWTH", f"{path} is no trace"
         self.rows = defaultdict(list)
-        self.slots = []  # (process, thread, slot, details)
+        self.slots = []  # (process, thread, slot, place of its details, their number)
         for identifier, base in walk_frames(self.data):
             if identifier == b"GWTT":
                 self.read_tables(base)
@@ -175,7 +200,7 @@ class FileReader:
         while index < count:
             slot = struct.unpack_from("<BBHIQII", self.data, at + 24 * index)
             details = slot[1] & 3
-            self.slots.append((process, thread, slot, at + 24 * (index + 1) if details else None))
+            self.slots.append((process, thread, slot, at + 24 * (index + 1) if details else None, details))
             index += 1 + details
 
     def clock(self):
@@ -197,10 +222,14 @@ class FileReader:
         pids = {row["ordinal"]: row["pid"] for row in self.rows["Process"]}
         operations = {row["op"]: row for row in self.rows["Operation"]}
         now = self.clock() if self.slots else None
-        for process, thread, (kind, flags, op, span, start, a, b), detail in self.slots:
+        for process, thread, (kind, flags, op, span, start, a, b), detail, details in self.slots:
+            operation = operations.get(op, {"op_class": 0, "name": ""})
+            if kind in (11, 12):
+                weight = now(start + (span * 1024 if flags & LONG_SPAN else span)) - now(start)
+                frames = self.texts.get(a, "").splitlines()
+                trace.stacks.append(Stack(process, thread, operation["name"], now(start), frames, weight, b))
             if kind != 1:
                 continue
-            operation = operations[op]
             op_class = OP_CLASSES.get(operation["op_class"], str(operation["op_class"]))
             layout = "<QQII" if op_class in ("Fetch", "LoaderNext", "OptimizerStep") else "<QQIBBH"
             span = span * 1024 if flags & LONG_SPAN else span
@@ -208,6 +237,7 @@ class FileReader:
                 Call(
                     process, pids[process], thread, op_class, operation["name"], now(start), now(start + span), a, b,
                     bool(flags & FAILED), struct.unpack_from(layout, self.data, detail) if detail else (),
+                    struct.unpack_from("<QIIII", self.data, detail + 24) if details == 2 else (),
                 )  # fmt: skip
             )
         for name, rows in self.rows.items():
