@@ -27,7 +27,7 @@ int open_with(Function function, Op op, const void* caller, const char* path, Ar
   } else if (GW_LIKELY(!is_watching())) {
     fd = found(arguments...);
   } else {
-    fd = timed(Call{op, Outcome::opened, 0, caller}, found, arguments...);
+    fd = timed(Call{op, Outcome::opened, Input::kOpen, 0, caller}, found, arguments...);
   }
   if (fd >= 0) gpuwatch::hooks::python::python_may_have_opened(path);
   return fd;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "hooks/libc/io_counts.h"
 #include "hooks/libc/real.h"
 #include "hooks/operations.h"
 #include "libinject/record/recorder.h"
@@ -34,6 +35,7 @@ inline bool is_watching() noexcept {
 struct Call {
   Op op;
   Outcome outcome;
+  Input input;
   uint32_t subject;    // Slot.a
   const void* caller;  // of the hook
 };
@@ -46,9 +48,14 @@ void record_wait(const record::Scope& scope, const Call& call, int64_t result) n
 template <class Real, class... Arguments>
 [[gnu::noinline]] auto timed(Call call, Real real, Arguments... arguments) {
   const record::Scope scope = record::enter(id(call.op), call.subject);
+  const IoTotals before = t_io_totals;
   const auto result = real(arguments...);
   if (GW_UNLIKELY(!scope)) return result;
-  if (GW_LIKELY(scope.elapsed_ticks() < g_threshold_ticks.load(std::memory_order_relaxed))) {
+  const uint64_t ticks = scope.elapsed_ticks();
+  if (call.input != Input::kNone) {
+    count_input(call.input, before, ticks, static_cast<int64_t>(result), call.outcome == Outcome::bytes);
+  }
+  if (GW_LIKELY(ticks < g_threshold_ticks.load(std::memory_order_relaxed))) {
     record::leave_unrecorded(scope);
   } else {
     record_wait(scope, call, static_cast<int64_t>(result));

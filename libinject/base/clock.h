@@ -36,6 +36,9 @@ inline uint64_t ticks() noexcept {
 inline uint64_t ticks_of_ns(uint64_t ns) noexcept {
   return ns * g_ticks_per_ms / 1000000;
 }
+inline uint64_t ns_of_ticks(uint64_t ticks) noexcept {
+  return ticks / g_ticks_per_ms * 1000000 + ticks % g_ticks_per_ms * 1000000 / g_ticks_per_ms;
+}
 
 // Called once, when recording starts: TSC if CPUID says it is invariant and the kernel keeps time by it.
 void choose_tick_source() noexcept;

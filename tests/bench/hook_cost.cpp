@@ -6,10 +6,13 @@
 //   launch     cudaLaunchKernel: recorded, one slot
 //   copy       cudaMemcpyAsync: recorded with its detail, two slots
 //   semaphore  sem_post and sem_wait that do not block: timed, below the threshold, not recorded
+//   read       read of nothing: timed and counted, below the threshold, not recorded
 #include <benchmark/benchmark.h>
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <semaphore.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
@@ -34,6 +37,7 @@ Function* defined_in(const char* library, const char* name) {
 using Launch = decltype(cudaLaunchKernel);
 using Copy = cudaError_t(void*, const void*, size_t, cudaMemcpyKind, cudaStream_t);
 using Wait = decltype(sem_wait);
+using Read = decltype(read);
 
 void launch(benchmark::State& state, Launch* function) {
   for (auto _ : state) benchmark::DoNotOptimize(function(nullptr, dim3(1), dim3(32), nullptr, 0, nullptr));
@@ -53,6 +57,13 @@ void semaphore(benchmark::State& state, Wait* function) {
     benchmark::DoNotOptimize(function(&sem));
   }
   sem_destroy(&sem);
+}
+
+void read_nothing(benchmark::State& state, Read* function) {
+  const int fd = open("/dev/null", O_RDONLY);
+  char byte;
+  for (auto _ : state) benchmark::DoNotOptimize(function(fd, &byte, 1));
+  close(fd);
 }
 
 template <class Body, class Function>
@@ -77,6 +88,8 @@ int main(int argc, char** argv) {
   };
   add("semaphore", semaphore, hooked("sem_wait", static_cast<Wait*>(nullptr)),
       defined_in<Wait>("libc.so.6", "sem_wait"));
+  add("read", read_nothing, hooked("read", static_cast<Read*>(nullptr)),
+      defined_in<Read>("libc.so.6", "read"));
   // "--calls=waits" leaves CUDA alone, so that the process stays dormant.
   const bool waits_only = argc > 1 && std::string_view(argv[1]) == "--calls=waits";
   if (!waits_only) {

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What each thread asked the system for by way of input: the sums over its hooked Read, Open, Stat and
+// Receive calls of any length, also those far below the threshold of a record. A wrapper around a longer call
+// (a batch's fetch) takes the difference of two moments. Calls inside another hooked call are part of that
+// one; our own calls count for nothing, and nothing is counted while nothing is recorded. What is not seen:
+// reads inside libc (fread of a C library), through memory maps, by other threads, io_uring. Thread safety:
+// each thread its own, so a signal handler's reads count as its thread's. Cost: about 1 ns a call.
+#pragma once
+
+#include <cstdint>
+
+#include "hooks/operations.h"
+#include "libinject/base/compiler.h"
+
+namespace gpuwatch::hooks::libc {
+
+struct IoTotals {
+  uint64_t bytes_read = 0;  // by calls that succeeded
+  uint64_t io_ticks = 0;    // inside the calls; base::ns_of_ticks tells ns
+  uint32_t opens = 0;       // files opened; wraps around, as does reads
+  uint32_t reads = 0;       // calls that read or received, also at the end of the file
+};
+
+extern GW_TLS IoTotals t_io_totals;
+
+inline const IoTotals& io_totals() noexcept {
+  return t_io_totals;
+}
+
+// How a call adds to the totals.
+enum class Input : uint8_t { kNone, kRead, kOpen, kStat };
+
+constexpr Input input_of(Op op) noexcept {
+  switch (kOperations[id(op)].op_class) {
+    case trace::OpClass::Read:
+    case trace::OpClass::Receive:
+      return Input::kRead;
+    case trace::OpClass::Open:
+      return Input::kOpen;
+    case trace::OpClass::Stat:
+      return Input::kStat;
+    default:
+      return Input::kNone;
+  }
+}
+
+// `before` was taken when the call began: what a nested call added meanwhile is part of this one.
+inline void count_input(Input input, const IoTotals& before, uint64_t ticks, int64_t result,
+                        bool is_bytes) noexcept {
+  IoTotals& totals = t_io_totals;
+  const bool is_success = result >= 0;
+  totals.io_ticks = before.io_ticks + ticks;
+  totals.bytes_read = before.bytes_read + (is_bytes && is_success ? static_cast<uint64_t>(result) : 0);
+  totals.opens = before.opens + (input == Input::kOpen && is_success);
+  totals.reads = before.reads + (input == Input::kRead && is_bytes && is_success);
+}
+
+}  // namespace gpuwatch::hooks::libc
