@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A training script whose samples take a while to make, as from a slow source."""
+
+import argparse
+import time
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+from training import Model
+
+
+class Samples(Dataset):
+    """Each batch costs `service_ms`; every `slow_every`-th one `slow_ms`."""
+
+    def __init__(self, options):
+        self.options = options
+
+    def __len__(self):
+        return self.options.batches * self.options.batch_size
+
+    def __getitem__(self, index):
+        options = self.options
+        batch = index // options.batch_size
+        is_slow = options.slow_every and batch % options.slow_every == options.slow_every - 1
+        time.sleep((options.slow_ms if is_slow else options.service_ms) / 1e3 / options.batch_size)
+        return torch.full((16,), float(index))
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--workers", type=int, default=0)
+    parser.add_argument("--prefetch", type=int)
+    parser.add_argument("--persistent", action="store_true")
+    parser.add_argument("--out-of-order", action="store_true")
+    parser.add_argument("--validate", action="store_true", help="a second loader, after each epoch")
+    parser.add_argument("--epochs", type=int, default=1)
+    parser.add_argument("--batches", type=int, default=80, help="of an epoch")
+    parser.add_argument("--batch-size", type=int, default=4)
+    parser.add_argument("--service-ms", type=float, default=20)
+    parser.add_argument("--slow-ms", type=float, default=0)
+    parser.add_argument("--slow-every", type=int, default=0)
+    parser.add_argument("--train-ms", type=float, default=20)
+    return parser.parse_args()
+
+
+def validate(loader):
+    for _, _ in zip(loader, range(10)):
+        time.sleep(0.002)
+
+
+def main():
+    options = parse()
+    model = Model(options.train_ms)
+    common = dict(num_workers=options.workers, prefetch_factor=options.prefetch, persistent_workers=options.persistent)
+    loader = DataLoader(Samples(options), options.batch_size, in_order=not options.out_of_order, **common)
+    validation = DataLoader(Samples(options), options.batch_size, num_workers=1) if options.validate else None
+    for _ in range(options.epochs):
+        for batch in loader:
+            model.step(batch)
+        if validation:
+            validate(validation)
+    model.print_times()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A row of the zoo: a small training job that has one cause of slowness, a neighbour that looks alike and has not, and what
+the report must say about both. Tables of rows stand in test_input.py, test_machine.py, ...; the fixture `zoo` runs them.
+
+    CASES = [
+        Case("dataloader-workers", "slow_dataset.py", has=["--workers", 0], neighbour=["--workers", 2],
+             fix={"setting": "num_workers"}, gain="prediction", location="slow_dataset.py")]
+
+    @pytest.mark.parametrize("case", CASES, ids=Case.name_of)
+    def test_input(case, zoo):
+        zoo.check(case)
+"""
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+PROGRAMS = Path(__file__).with_name("programs")
+WORTH_NAMING = 1.03  # a gain below this is none: kLeastSpeedup of analyzer/advise/rule.h
+
+
+@dataclass
+class Case:
+    cause: str  # the finding's id
+    program: str  # below programs/
+    has: list  # arguments with which the program has the cause
+    neighbour: list  # arguments with which it has not
+    fix: dict = field(default_factory=dict)  # setting, value: what the fix must name exactly; "": any, but not none
+    location: str = ""  # end of the fix's location, up to a line number: "slow_dataset.py"
+    gain: str = "prediction"  # or "ceiling", "either"; None: the finding promises nothing
+    severity: tuple = ("minor", "major")
+    behind: tuple = ()  # findings that may rank before this one, and `why_behind`
+    why_behind: str = ""
+    on_neighbour: tuple = ()  # findings above info that the neighbour is expected to have, all of them
+    may_on_neighbour: tuple = ()  # those that it may have
+    applied: list = None  # arguments with the fix applied: the achieved step time must lie in the predicted interval
+    env: dict = field(default_factory=dict)
+    neighbour_env: dict = None  # None: as env
+    prefix: tuple = ()  # command words before the interpreter (`unshare`, `taskset`, ...)
+    name: str = ""  # where one cause has several cases
+
+    def name_of(self):
+        return "-".join(word for word in (self.cause, self.name) if word)
+
+
+class Job:
+    """One run of a program under injection, and what the analyzer concluded."""
+
+    def __init__(self, injected, words):
+        self.injected, self.words = injected, words
+        assert injected.returncode == 0, f"{words} ended with {injected.returncode}:\n{injected.stdout}\n{injected.stderr}"
+        self.report = injected.report()
+
+    @property
+    def findings(self):
+        return self.report["findings"]
+
+    @property
+    def complaints(self):
+        """Ids of the findings above info, best first."""
+        return [finding["id"] for finding in self.findings if finding["severity"] != "info"]
+
+    def find(self, cause):
+        return next((finding for finding in self.findings if finding["id"] == cause), None)
+
+    @property
+    def own_step_ms(self):
+        """The mean step by the program's own clock: it prints {"step_ms": ...} on its last line."""
+        return json.loads(self.injected.stdout.splitlines()[-1])["step_ms"]
+
+    def say(self):
+        """What was concluded, for a failing test."""
+        text = self.injected.analyze().stdout
+        shares = {entry["category"]: round(entry["share"], 3) for entry in self.report["ranks"][0]["attribution"]} if self.report["ranks"] else {}
+        lines = [f"ran: {' '.join(str(word) for word in self.words)}", text, f"shares: {shares}"]
+        lines += [json.dumps(finding) for finding in self.findings]
+        return "\n".join(lines)
+
+
+class Zoo:
+    """Runs rows and checks what they conclude. Runs are remembered: several tests may look at the same job."""
+
+    def __init__(self, inject, folder, remembered):
+        self.inject, self.folder, self.remembered = inject, folder, remembered
+
+    def run(self, program, arguments, env=None, prefix=()):
+        words = [*prefix, sys.executable, PROGRAMS / program, *arguments]
+        key = (tuple(str(word) for word in words), tuple(sorted((env or {}).items())))
+        if key not in self.remembered:
+            out = self.folder / f"run{len(self.remembered)}"
+            injected = self.inject(words, env={**(env or {}), "GPUWATCH_OUT": out})
+            self.remembered[key] = Job(injected, [program, *arguments])
+        return self.remembered[key]
+
+    def check(self, case):
+        self.check_has(case)
+        self.check_neighbour(case)
+        if case.applied is not None:
+            self.check_applied(case)
+
+    def check_has(self, case):
+        job = self.run(case.program, case.has, case.env, case.prefix)
+        found = job.find(case.cause)
+        assert found, f"{case.cause} was not found\n{job.say()}"
+        assert found["severity"] in case.severity, f"{case.cause} is {found['severity']}\n{job.say()}"
+        if found["severity"] != "info":
+            before = job.complaints[: job.complaints.index(case.cause)]
+            unexpected = [cause for cause in before if cause not in case.behind]
+            assert not unexpected, f"{unexpected} rank before {case.cause}\n{job.say()}"
+        for key, value in case.fix.items():
+            assert found["fix"][key] and (value == "" or str(found["fix"][key]) == str(value)), f"fix.{key} is {found['fix'][key]!r}\n{job.say()}"
+        if case.location:
+            assert case.location in (found["fix"]["location"] or ""), f"fix.location is {found['fix']['location']!r}\n{job.say()}"
+        assert found["fix"]["summary"] and found["evidence"], job.say()
+        if case.gain == "prediction":
+            assert found["prediction"], f"no prediction\n{job.say()}"
+            assert found["prediction"]["speedup"]["expected"] >= WORTH_NAMING, job.say()
+        if case.gain == "ceiling":
+            assert found["ceiling"], f"no ceiling\n{job.say()}"
+        if case.gain == "either":
+            assert found["prediction"] or found["ceiling"], f"neither prediction nor ceiling\n{job.say()}"
+
+    def check_neighbour(self, case):
+        env = case.env if case.neighbour_env is None else case.neighbour_env
+        job = self.run(case.program, case.neighbour, env, case.prefix)
+        found = job.find(case.cause)
+        assert not found or found["severity"] == "info" != case.severity[0], f"{case.cause} on its neighbour\n{job.say()}"
+        expected, allowed = set(case.on_neighbour), set(case.on_neighbour) | set(case.may_on_neighbour)
+        assert expected <= set(job.complaints) <= allowed, f"complaints {job.complaints}, expected {expected}\n{job.say()}"
+
+    def check_applied(self, case):
+        """The promise kept: the job with the fix applied takes a step time within the predicted interval."""
+        before = self.run(case.program, case.has, case.env, case.prefix)
+        after = self.run(case.program, case.applied, case.env, case.prefix)
+        predicted = before.find(case.cause)["prediction"]
+        achieved = after.report["ranks"][0]["steps"]["mean_ms"]
+        assert predicted["low"] <= achieved <= predicted["high"], (
+            f"{case.cause}: {predicted['now']:.2f} ms a step, predicted {predicted['low']:.2f} to {predicted['high']:.2f}, "
+            f"achieved {achieved:.2f}\n{before.say()}\n{after.say()}"
+        )
+
+
+def check_healthy(job):
+    """The control: nothing above info, and the report says so."""
+    assert job.complaints == [], f"complaints about a healthy job: {job.complaints}\n{job.say()}"
+    assert job.report["verdict"]["id"] in ("healthy", "cpu-job"), job.say()
+
+
+def can_run(words):
+    """Whether this machine allows a command that a case needs (`unshare -m true`)."""
+    try:
+        return subprocess.run(words, capture_output=True, timeout=20).returncode == 0
+    except OSError:
+        return False
