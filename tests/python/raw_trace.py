@@ -56,10 +56,11 @@ TABLES = {
     b"ENDP": ("ProcessEnd", "process:I reason:B code:i ticks:Q"),
 }
 OP_CLASSES = {
-    30: "Wait", 31: "Poll", 32: "Sleep", 33: "Read", 34: "Write", 35: "Open", 50: "LoaderNext", 51: "LoaderStart",
-    52: "IndexSent", 53: "BatchReceived", 54: "Fetch", 55: "Collate", 56: "PinBatch", 57: "WorkerStart",
-    58: "OptimizerStep", 60: "GarbageCollection", 61: "Checkpoint",
+    30: "Wait", 31: "Poll", 32: "Sleep", 33: "Read", 34: "Write", 35: "Open", 36: "Stat", 38: "Receive",
+    50: "LoaderNext", 51: "LoaderStart", 52: "IndexSent", 53: "BatchReceived", 54: "Fetch", 55: "Collate",
+    56: "PinBatch", 57: "WorkerStart", 58: "OptimizerStep", 60: "GarbageCollection", 61: "Checkpoint",
 }  # fmt: skip
+WITHOUT_STREAM = {"Fetch", "LoaderNext", "OptimizerStep", "Read", "Write", "Open", "Receive"}  # CpuDetail, IoDetail
 
 
 @dataclass
@@ -74,7 +75,7 @@ class Call:
     a: int
     b: int
     failed: bool
-    detail: tuple = ()  # (cpu_ns, run_delay_ns, major_faults, thread_count), or (bytes, caller, stream, ...)
+    detail: tuple = ()  # (cpu_ns, run_delay_ns, major_faults, thread_count), (bytes, caller, mount, f_type), or (bytes, caller, stream, ...)
     io_counts: tuple = ()  # of a Fetch: (bytes_read, disk_kib, io_us, opens, reads)
 
 
@@ -231,7 +232,7 @@ class FileReader:
             if kind != 1:
                 continue
             op_class = OP_CLASSES.get(operation["op_class"], str(operation["op_class"]))
-            layout = "<QQII" if op_class in ("Fetch", "LoaderNext", "OptimizerStep") else "<QQIBBH"
+            layout = "<QQII" if op_class in WITHOUT_STREAM else "<QQIBBH"
             span = span * 1024 if flags & LONG_SPAN else span
             trace.all_calls.append(
                 Call(
