@@ -154,21 +154,27 @@ uint32_t intern(const char* text) noexcept {
   return text ? intern(text, std::strlen(text)) : 0;
 }
 
-uint32_t intern_path(const char* path) noexcept {
-  if (!path) return 0;
+WrittenPath written_path(const char* path) noexcept {
+  WrittenPath written;
   const char* slash = std::strrchr(path, '/');
   switch (runtime::config().paths) {
     case runtime::PathStyle::kFull:
-      return intern(path);
-    case runtime::PathStyle::kBasename:
-      return intern(slash ? slash + 1 : path);
-    case runtime::PathStyle::kHash:
+      written.add(path);
       break;
+    case runtime::PathStyle::kBasename:
+      written.add(slash ? slash + 1 : path);
+      break;
+    case runtime::PathStyle::kHash:
+      uint64_t hash = hash_of(path, std::strlen(path));
+      for (int digit = 0; digit < 16; ++digit, hash >>= 4) written.add("0123456789abcdef"[hash & 15]);
   }
-  base::Text<32> hashed;
-  uint64_t hash = hash_of(path, std::strlen(path));
-  for (int digit = 0; digit < 16; ++digit, hash >>= 4) hashed.add("0123456789abcdef"[hash & 15]);
-  return intern(hashed.c_str());
+  return written;
+}
+
+uint32_t intern_path(const char* path) noexcept {
+  if (!path) return 0;
+  if (runtime::config().paths == runtime::PathStyle::kFull) return intern(path);
+  return intern(written_path(path).c_str());
 }
 
 uint32_t new_id() noexcept {
