@@ -9,6 +9,7 @@
 #include "hooks/evidence.h"
 #include "hooks/modules.h"
 #include "hooks/operations.h"
+#include "hooks/python/stack.h"
 #include "hooks/source.h"
 #include "libinject/base/compiler.h"
 #include "libinject/context/sampler.h"
@@ -99,6 +100,13 @@ inline void finish(const record::Scope& scope, uint8_t flags, trace::CallDetail 
   record::leave(scope, flags, cuda::t_correlation, about.stream(), about);
 }
 
+// What can stop the calling thread for the device's sake.
+constexpr bool may_stall(trace::OpClass op_class) noexcept {
+  using trace::OpClass;
+  return op_class == OpClass::Sync || op_class == OpClass::Copy || op_class == OpClass::Alloc ||
+         op_class == OpClass::Free;
+}
+
 // The thread is inside a hooked symbol: CUPTI's callback hands it the correlation id and does not record
 // itself.
 class InSymbolHook {
@@ -122,6 +130,7 @@ inline cudaError_t intercept(Real<Function>& real, const void* own, const void* 
   const InSymbolHook in_hook;
   const cudaError_t result = function(args...);
   finish(scope, result == cudaSuccess ? 0 : trace::kFailed, describe(), caller);
+  if constexpr (may_stall(kOperations[id(op)].op_class)) python::maybe_record_stack(scope);
   if constexpr (kOperations[id(op)].op_class == trace::OpClass::Sync) context::maybe_sample(scope.begin);
   return result;
 }

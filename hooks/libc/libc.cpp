@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "hooks/libc/timed.h"
+#include "hooks/python/stack.h"
 #include "hooks/source.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
@@ -60,7 +61,9 @@ bool has_failed(Outcome outcome, int64_t result) noexcept {
 
 }  // namespace
 
-GW_COLD void record_wait(const record::Scope& scope, const Call& call, int64_t result) noexcept {
+namespace {
+
+void leave_wait(const record::Scope& scope, const Call& call, int64_t result) noexcept {
   const uint8_t flags = has_failed(call.outcome, result) ? trace::kFailed : 0;
   const bool is_open = call.outcome == Outcome::opened;
   if (!is_open && call.outcome != Outcome::bytes) {
@@ -72,6 +75,13 @@ GW_COLD void record_wait(const record::Scope& scope, const Call& call, int64_t r
   const auto caller = reinterpret_cast<uint64_t>(call.caller);
   record::leave(scope, flags, static_cast<uint32_t>(fd), 0,
                 trace::IoDetail(bytes, caller, 0, filesystem_of(fd)));
+}
+
+}  // namespace
+
+GW_COLD void record_wait(const record::Scope& scope, const Call& call, int64_t result) noexcept {
+  leave_wait(scope, call, result);
+  python::maybe_record_stack(scope);
 }
 
 void arm() noexcept {

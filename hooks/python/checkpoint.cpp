@@ -3,6 +3,7 @@
 // The archive's own classes are wrapped and torch.save is not: programs pickle it, and read its signature and
 // source.
 #include "hooks/operations.h"
+#include "hooks/python/stack.h"
 #include "hooks/python/wrap.h"
 #include "hooks/python/wrappers.h"
 #include "libinject/base/compiler.h"
@@ -39,6 +40,7 @@ PyObject* close_archive(PyObject* original, PyObject* args, PyObject* keywords) 
   if (self && t_archive.archive == self) {
     const bool is_failed = !result || (error && error != g_api.none);
     record::leave(t_archive.scope, is_failed ? trace::kFailed : 0, 0, 0);
+    maybe_record_stack(t_archive.scope);
     t_archive = {};
   }
   return result;

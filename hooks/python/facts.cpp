@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "hooks/python/object.h"
+#include "hooks/python/stack.h"
 #include "hooks/python/targets.h"
 #include "libinject/record/recorder.h"
 
@@ -38,6 +39,7 @@ void put_torch_facts() noexcept {
   const record::Quiet quiet;
   const ErrorGuard guard;
   put_python_facts();
+  prepare_stacks();
   PyObject* torch = loaded_module("torch");
   if (!torch) return;
   put_text_attribute("torch", torch, "__version__");

@@ -5,6 +5,7 @@
 #include "hooks/operations.h"
 #include "hooks/python/facts.h"
 #include "hooks/python/iterators.h"
+#include "hooks/python/stack.h"
 #include "hooks/python/wrap.h"
 #include "hooks/python/wrappers.h"
 #include "libinject/base/errno_guard.h"
@@ -43,6 +44,7 @@ PyObject* next(PyObject* original, PyObject* self) {
   const uint32_t loader = iterator ? iterator->loader_id() : 0;
   Iterator* const outer = t_activity.waiting_in;
   t_activity.waiting_in = iterator;
+  note_training_thread();
   const record::Scope scope = record::enter(id(Op::python_loader_next), loader);
   PyObject* result = g_api.PyObject_CallFunctionObjArgs(original, self, nullptr);
   uint32_t index = iterator ? iterator->returned : 0;

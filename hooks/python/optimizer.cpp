@@ -6,6 +6,7 @@
 #include "hooks/operations.h"
 #include "hooks/python/facts.h"
 #include "hooks/python/object.h"
+#include "hooks/python/stack.h"
 #include "hooks/python/wrappers.h"
 #include "libinject/base/compiler.h"
 #include "libinject/context/sampler.h"
@@ -54,6 +55,7 @@ PyObject* before_step(PyObject*, PyObject* args) {
   if (!optimizer) return nullptr;
   if (!begin_recording("an optimizer step")) return none();
   put_torch_facts();
+  note_training_thread();
   if (const uint32_t at = find_open(optimizer)) t_depth = at - 1;
   if (t_depth == kNesting) t_depth = 0;
   const uint32_t number = number_of(optimizer);

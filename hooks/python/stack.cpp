@@ -91,9 +91,9 @@ constinit std::atomic<uint64_t> g_known[kKnownStacks];
 
 // --- what walks may cost
 
-constexpr uint64_t kTimePerCost = 1000;           // a thousandth of the time
-constexpr uint64_t kMostCreditNs = 5'000'000;     // what a quiet thread may spend at once, for some 100 walks
-GW_TLS uint64_t t_credit_since = 0;               // ticks; credit grows from here
+constexpr uint64_t kTimePerCost = 1000;        // a thousandth of the time
+constexpr uint64_t kMostCreditNs = 5'000'000;  // what a quiet thread may spend at once, for some 100 walks
+GW_TLS uint64_t t_credit_since = 0;            // ticks; credit grows from here
 
 bool has_credit(uint64_t now, uint64_t stall) noexcept {
   const uint64_t most = base::ticks_of_ns(kMostCreditNs) * kTimePerCost;

@@ -6,9 +6,9 @@
 // stall that was seen before costs a walk over its frames and no text. What walks cost a thread is held to a
 // thousandth of its time, or of the stall itself where that is longer.
 //
-// Thread safety: any, each thread its own frames; prepare_stacks() needs the GIL. Signal safety: none. Errors:
-// where the interpreter's structures are unknown, or reading them is refused, the source "stacks" says so and
-// no stack is recorded. errno is kept.
+// Thread safety: any, each thread its own frames; prepare_stacks() needs the GIL. Signal safety: none.
+// Errors: where the interpreter's structures are unknown, or reading them is refused, the source "stacks"
+// says so and no stack is recorded. errno is kept.
 #pragma once
 
 #include <atomic>

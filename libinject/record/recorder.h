@@ -96,7 +96,7 @@ uint32_t intern(const char* text) noexcept;
 uint32_t intern_path(const char* path) noexcept;  // as GPUWATCH_PATHS wants paths written
 using WrittenPath = base::Text<1024>;
 WrittenPath written_path(const char* path) noexcept;  // the same, for a part of a longer text
-uint32_t new_id() noexcept;                       // unique in this file
+uint32_t new_id() noexcept;                           // unique in this file
 
 uint32_t process_ordinal() noexcept;  // of this process in its file (field `process` of tables)
 

@@ -12,9 +12,10 @@ namespace {
 
 constexpr uint64_t kObjectType = 8;  // PyObject.ob_type
 constexpr size_t kMaxFrameBytes = 128;
-constexpr size_t kMaxCodeBytes = 160;          // up to co_linetable
-constexpr uint8_t kFirstInterpretersOwn = 3;   // frame owners from here on belong to the C stack, 3.12 and newer
-constexpr uint32_t kMaxSkipped = 64;           // of those between two Python frames
+constexpr size_t kMaxCodeBytes = 160;  // up to co_linetable
+constexpr uint8_t kFirstInterpretersOwn =
+    3;                                // frame owners from here on belong to the C stack, 3.12 and newer
+constexpr uint32_t kMaxSkipped = 64;  // of those between two Python frames
 constexpr uint32_t kMaxInterpreters = 64, kMaxThreads = 4096;  // of linked lists
 
 template <class T>
@@ -54,10 +55,10 @@ bool walk_frames(ForeignMemory& memory, const PythonLayout& layout, uint64_t thr
     if (is_interpreters_own(layout, bytes)) {
       if (++skipped > kMaxSkipped) return false;
     } else {
-      const uint64_t instruction = layout.minor >= 11
-                                       ? member<uint64_t>(bytes, layout.frame_instruction)
-                                       : static_cast<uint64_t>(static_cast<int64_t>(
-                                             member<int32_t>(bytes, layout.frame_instruction)));
+      const uint64_t instruction =
+          layout.minor >= 11
+              ? member<uint64_t>(bytes, layout.frame_instruction)
+              : static_cast<uint64_t>(static_cast<int64_t>(member<int32_t>(bytes, layout.frame_instruction)));
       to.frames[to.count++] = {at, untagged(member<uint64_t>(bytes, layout.frame_code)), instruction};
       if (to.count == PythonStack::kMaxFrames) break;
     }
@@ -104,8 +105,8 @@ void keep_common(PythonStack& first, const PythonStack& second) noexcept {
 // --- text
 
 constexpr uint16_t kTextLength = 16, kTextState = 32;  // PyASCIIObject
-constexpr uint16_t kTextTail = 24;                     // sizeof(PyCompactUnicodeObject) - sizeof(PyASCIIObject)
-constexpr uint16_t kTextTail12 = 16;                   // from 3.12 on
+constexpr uint16_t kTextTail = 24;    // sizeof(PyCompactUnicodeObject) - sizeof(PyASCIIObject)
+constexpr uint16_t kTextTail12 = 16;  // from 3.12 on
 constexpr uint64_t kMaxCharacters = 512;
 using Name = base::Text<1024>;
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walker as a library of its own, for an interpreter to call through ctypes (tests/python/test_stacks.py).
+// The walker as a library of its own, for an interpreter to call through ctypes
+// (tests/python/test_stacks.py).
 #include <time.h>
 #include <unistd.h>
 
