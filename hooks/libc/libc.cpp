@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hooks/libc/sliced_wait.h"
 #include "hooks/libc/timed.h"
 #include "hooks/python/stack.h"
 #include "hooks/source.h"
@@ -111,7 +112,7 @@ using namespace gpuwatch::hooks::libc;
     if (GW_LIKELY(!is_watching())) return function args;                                            \
     constexpr Input kInput = input_of(Op::name);                                                    \
     const Call call{Op::name, Outcome::outcome, kInput, static_cast<uint32_t>(subject), GW_CALLER}; \
-    return timed(call, function, GW_UNPACK args);                                                   \
+    return timed(call, Slicing<Function::name>::in_place_of(function), GW_UNPACK args);             \
   }
 
 #define GW_LIBC_code(...) GW_LIBC_HOOK(__VA_ARGS__)

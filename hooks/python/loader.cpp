@@ -6,6 +6,7 @@
 #include "hooks/python/facts.h"
 #include "hooks/python/iterators.h"
 #include "hooks/python/stack.h"
+#include "hooks/python/worker_stacks.h"
 #include "hooks/python/wrap.h"
 #include "hooks/python/wrappers.h"
 #include "libinject/base/errno_guard.h"
@@ -45,6 +46,8 @@ PyObject* next(PyObject* original, PyObject* self) {
   Iterator* const outer = t_activity.waiting_in;
   t_activity.waiting_in = iterator;
   note_training_thread();
+  const WatchWorkers watch(iterator && iterator->loader && iterator->loader->num_workers > 0 ? self
+                                                                                             : nullptr);
   const record::Scope scope = record::enter(id(Op::python_loader_next), loader);
   PyObject* result = g_api.PyObject_CallFunctionObjArgs(original, self, nullptr);
   uint32_t index = iterator ? iterator->returned : 0;
@@ -69,6 +72,7 @@ void put_workers(PyObject* self, uint32_t loader) noexcept {
     fields.worker = static_cast<uint32_t>(i);
     fields.pid = fields.thread = static_cast<uint32_t>(long_attribute(worker.get(), "pid", 0));
     record::put(fields);
+    note_worker(self, fields.worker, fields.pid);
     context::watch_child(fields.pid);
   }
 }
