@@ -8,7 +8,7 @@
 namespace gpuwatch::context {
 namespace {
 
-using Directory = base::Text<512>;
+using Directory = FilePath;
 
 // One hierarchy: where it is mounted and where in it this process is.
 struct Place {
@@ -69,33 +69,44 @@ bool settle(Place* place, const char* mount, const char* path, const char* file)
   return false;
 }
 
-bool find_place(const char* controller, const char* file_v1, const char* file_v2, Place* place) noexcept {
+bool read_cgroup_file(const Roots& roots, char* text, size_t size) noexcept {
+  return base::read_file(below(roots.proc, "self/cgroup").c_str(), text, size) > 0;
+}
+
+bool find_place_v2(const Roots& roots, const char* text, const char* file, Place* place) noexcept {
+  Directory path;
+  if (!find_in_cgroup_file(text, nullptr, &path)) return false;
+  place->is_version_2 = true;
+  const char* const mounts[] = {"fs/cgroup", "fs/cgroup/unified"};  // alone; beside version 1
+  for (const char* mount : mounts) {
+    if (settle(place, below(roots.sys, mount).c_str(), path.c_str(), file)) return true;
+  }
+  return false;
+}
+
+bool find_place(const Roots& roots, const char* controller, const char* file_v1, const char* file_v2,
+                Place* place) noexcept {
   char text[4096];
-  if (base::read_file("/proc/self/cgroup", text, sizeof text) <= 0) return false;
+  if (!read_cgroup_file(roots, text, sizeof text)) return false;
   Directory path_v1;
   if (find_in_cgroup_file(text, controller, &path_v1)) {
     const char* const names[] = {controller, "cpu,cpuacct"};
     for (const char* name : names) {
       Directory mount;
-      mount.add("/sys/fs/cgroup/").add(name);
+      mount.add(roots.sys).add("/fs/cgroup/").add(name);
       if (settle(place, mount.c_str(), path_v1.c_str(), file_v1)) return true;
     }
   }
-  Directory path_v2;
-  place->is_version_2 = true;
-  return find_in_cgroup_file(text, nullptr, &path_v2) &&
-         settle(place, "/sys/fs/cgroup", path_v2.c_str(), file_v2);
+  return find_place_v2(roots, text, file_v2, place);
 }
 
-bool read_number_file(const Directory& directory, const char* name, char* text, size_t size) noexcept {
-  Directory path;
-  path.add(directory.c_str()).add("/").add(name);
+bool read_number_file(const char* directory, const char* name, char* text, size_t size) noexcept {
+  const Directory path = below(directory, name);
   return !path.was_cut() && base::read_file(path.c_str(), text, size) > 0;
 }
 
 // False when this level has no quota.
-bool read_quota(const Directory& directory, bool is_version_2, uint64_t* quota_us,
-                uint64_t* period_us) noexcept {
+bool read_quota(const char* directory, bool is_version_2, uint64_t* quota_us, uint64_t* period_us) noexcept {
   char text[64];
   const char* at = text;
   if (is_version_2) {  // "200000 100000" or "max 100000"
@@ -127,49 +138,107 @@ void walk_up(const Place& place, Visit visit) noexcept {
   }
 }
 
+uint64_t read_number(const char* directory, const char* name) noexcept {
+  char text[64];
+  if (!read_number_file(directory, name, text, sizeof text)) return 0;
+  const char* at = text;
+  return take_number(at);
+}
+
+// 0: no limit at this level.
+uint64_t read_memory_max(const char* directory, bool is_version_2) noexcept {
+  constexpr uint64_t kNoLimit = 1ull << 60;  // version 1 writes LONG_MAX rounded down to a page
+  const uint64_t bytes = read_number(directory, is_version_2 ? "memory.max" : "memory.limit_in_bytes");
+  return bytes < kNoLimit ? bytes : 0;  // "max" is no number
+}
+
+uint64_t subtract(uint64_t from, uint64_t less) noexcept {
+  return from > less ? from - less : 0;
+}
+
 }  // namespace
 
-void find_cpu_limit(CpuLimit* limit) noexcept {
+const char* cgroup_version(const Roots& roots) noexcept {
+  char text[4096];
+  if (!read_cgroup_file(roots, text, sizeof text)) return "none";
+  Directory ignored;
   Place place;
-  if (!find_place("cpu", "cpu.stat", "cpu.stat", &place)) return;
+  const bool has_v1 =
+      find_in_cgroup_file(text, "cpu", &ignored) || find_in_cgroup_file(text, "memory", &ignored);
+  const bool has_v2 = find_place_v2(roots, text, "cgroup.procs", &place);
+  return has_v1 ? (has_v2 ? "1 and 2" : "1") : (has_v2 ? "2" : "none");
+}
+
+void find_cpu_limit(const Roots& roots, CpuLimit* limit) noexcept {
+  Place place;
+  if (!find_place(roots, "cpu", "cpu.stat", "cpu.stat", &place)) return;
   limit->is_version_2 = place.is_version_2;
   walk_up(place, [&](const Directory& directory) noexcept {
     uint64_t quota_us = 0;
     uint64_t period_us = 0;
-    if (!read_quota(directory, place.is_version_2, &quota_us, &period_us)) return;
+    if (!read_quota(directory.c_str(), place.is_version_2, &quota_us, &period_us)) return;
     const bool is_tighter = limit->quota_us == 0 || quota_us * limit->period_us < limit->quota_us * period_us;
     if (!is_tighter) return;
     limit->quota_us = quota_us;
     limit->period_us = period_us;
-    Directory path;
-    path.add(directory.c_str()).add("/cpu.stat");
-    std::memcpy(limit->stat_path, path.c_str(), path.size() + 1);
+    limit->stat_path = below(directory.c_str(), "cpu.stat");
   });
 }
 
-uint64_t read_throttled_ns(const CpuLimit& limit) noexcept {
-  if (limit.quota_us == 0) return 0;
+Throttling read_throttling(const CpuLimit& limit) noexcept {
+  Throttling throttling;
   char text[1024];
-  if (base::read_file(limit.stat_path, text, sizeof text) <= 0) return 0;
-  uint64_t value = 0;
-  if (limit.is_version_2) return find_number(text, "throttled_usec ", &value) ? value * 1000 : 0;
-  return find_number(text, "throttled_time ", &value) ? value : 0;
+  if (limit.quota_us == 0 || base::read_file(limit.stat_path.c_str(), text, sizeof text) <= 0)
+    return throttling;
+  find_number(text, "nr_throttled ", &throttling.periods);
+  if (!limit.is_version_2) {
+    find_number(text, "throttled_time ", &throttling.time_ns);
+  } else if (find_number(text, "throttled_usec ", &throttling.time_ns)) {
+    throttling.time_ns *= 1000;
+  }
+  return throttling;
 }
 
-uint64_t read_memory_limit_bytes() noexcept {
+void find_memory_limit(const Roots& roots, MemoryLimit* limit) noexcept {
   Place place;
-  if (!find_place("memory", "memory.limit_in_bytes", "memory.max", &place)) return 0;
-  constexpr uint64_t kNoLimit = 1ull << 60;  // version 1 writes LONG_MAX rounded down to a page
-  uint64_t tightest = kNoLimit;
+  if (!find_place(roots, "memory", "memory.limit_in_bytes", "memory.max", &place)) return;
+  limit->is_version_2 = place.is_version_2;
   walk_up(place, [&](const Directory& directory) noexcept {
-    char text[64];
-    const char* name = place.is_version_2 ? "memory.max" : "memory.limit_in_bytes";
-    if (!read_number_file(directory, name, text, sizeof text) || text[0] == 'm') return;
-    const char* at = text;
-    const uint64_t limit = take_number(at);
-    if (limit && limit < tightest) tightest = limit;
+    const uint64_t bytes = read_memory_max(directory.c_str(), place.is_version_2);
+    if (bytes == 0) return;
+    if (limit->tightest_bytes == 0 || bytes < limit->tightest_bytes) limit->tightest_bytes = bytes;
+    if (limit->count < MemoryLimit::kLevels) {
+      auto& level = limit->levels[limit->count++];
+      level.directory = directory;
+      level.bytes = bytes;
+    }
   });
-  return tightest == kNoLimit ? 0 : tightest;
+}
+
+uint64_t read_memory_below_limit(const MemoryLimit& limit) noexcept {
+  uint64_t least = UINT64_MAX;
+  for (size_t i = 0; i < limit.count; ++i) {
+    const auto& level = limit.levels[i];
+    const uint64_t used =
+        read_number(level.directory.c_str(), limit.is_version_2 ? "memory.current" : "memory.usage_in_bytes");
+    char text[4096];
+    uint64_t droppable = 0;
+    if (read_number_file(level.directory.c_str(), "memory.stat", text, sizeof text)) {
+      find_number(text, limit.is_version_2 ? "inactive_file " : "total_inactive_file ", &droppable);
+    }
+    const uint64_t left = subtract(level.bytes, subtract(used, droppable));
+    if (left < least) least = left;
+  }
+  return least;
+}
+
+bool find_pressure_directory(const Roots& roots, FilePath* directory) noexcept {
+  char text[4096];
+  Place place;
+  if (!read_cgroup_file(roots, text, sizeof text) || !find_place_v2(roots, text, "cpu.pressure", &place))
+    return false;
+  directory->add(place.mount.c_str()).add(place.path.c_str());
+  return !directory->was_cut();
 }
 
 }  // namespace gpuwatch::context

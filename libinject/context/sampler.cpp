@@ -2,7 +2,6 @@
 #include "libinject/context/sampler.h"
 
 #include <sys/resource.h>
-#include <sys/vfs.h>
 
 #include <cstring>
 
@@ -10,10 +9,14 @@
 #include "libinject/base/syscall.h"
 #include "libinject/base/text.h"
 #include "libinject/context/cgroup.h"
+#include "libinject/context/disk.h"
+#include "libinject/context/memory.h"
+#include "libinject/context/pressure.h"
 #include "libinject/context/proc_text.h"
+#include "libinject/context/topology.h"
+#include "libinject/context/workers.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
-#include "libinject/runtime/fork_epoch.h"
 
 namespace gpuwatch::context {
 
@@ -22,13 +25,20 @@ constinit std::atomic<uint64_t> g_next_sample{UINT64_MAX};
 namespace {
 
 constexpr uint64_t kPeriodNs = 1'000'000'000;
+// A sample that takes longer than 1 ms (hundreds of workers, a slow driver) is taken less often: never more
+// than 0.1 % of the thread that takes it.
+constexpr uint64_t kPeriodsOfCost = 1000;
 constexpr uint64_t kUserTickNs = 10'000'000;  // procfs counts in USER_HZ, 100 on every x86-64 kernel
 constexpr uint64_t kPageBytes = 4096;
-constexpr size_t kMaxChildren = 256;
+constexpr Roots kRoots;
 
-constinit CpuLimit g_cpu_limit{};
-constinit std::atomic<uint32_t> g_children[kMaxChildren]{};
-constinit std::atomic<uint32_t> g_children_epoch{0};  // of the process whose children these are
+// Where to look, found when recording starts; read by whoever takes the sample.
+constinit CpuLimit g_cpu_limit;
+constinit MemoryLimit g_memory_limit;
+constinit PressureFiles g_pressure;
+constinit BusiestDisk g_disk;
+constinit bool g_has_swap = false;
+constinit SampleSource g_sources[4]{};
 
 void read_machine_cpu(trace::SampleFields* sample) noexcept {
   char text[512];  // its first line is all we want
@@ -58,34 +68,44 @@ uint64_t read_rss_bytes() noexcept {
   return take_number(at) * kPageBytes;
 }
 
-// User and system time of a process with all its threads; false when it is gone.
-bool read_cpu_ns(uint32_t pid, uint64_t* cpu_ns) noexcept {
-  base::Text<32> path;
-  path.add("/proc/").add(static_cast<uint64_t>(pid)).add("/stat");
-  char text[512];
-  if (base::read_file(path.c_str(), text, sizeof text) <= 0) return false;
-  const char* at = std::strrchr(text, ')');  // the name before it may hold blanks and brackets
-  if (!at) return false;
-  skip_words(at, 12);
-  const uint64_t user = take_number(at);
-  *cpu_ns = (user + take_number(at)) * kUserTickNs;
-  return true;
+void read_process(trace::SampleFields* sample) noexcept {
+  timespec cpu = {};
+  base::raw_syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, base::address(&cpu));
+  sample->cpu_ns = static_cast<uint64_t>(cpu.tv_sec) * 1000000000ull + static_cast<uint64_t>(cpu.tv_nsec);
+  sample->run_delay_ns = read_run_delay_ns();
+  rusage usage = {};
+  if (base::raw_syscall(SYS_getrusage, RUSAGE_SELF, base::address(&usage)) == 0) {
+    sample->major_faults = static_cast<uint64_t>(usage.ru_majflt);
+  }
+  sample->rss_bytes = read_rss_bytes();
+  uint32_t cpu_number = 0;
+  base::raw_syscall(SYS_getcpu, base::address(&cpu_number));
+  sample->cpu = cpu_number;
+  sample->cpu_mhz = read_cpu_mhz(kRoots, cpu_number);
 }
 
-uint64_t read_children_cpu_ns() noexcept {
-  if (g_children_epoch.load(std::memory_order_relaxed) != runtime::epoch()) return 0;
-  uint64_t total = 0;
-  for (auto& child : g_children) {
-    const uint32_t pid = child.load(std::memory_order_relaxed);
-    uint64_t cpu_ns = 0;
-    if (pid == 0) continue;
-    if (read_cpu_ns(pid, &cpu_ns)) {
-      total += cpu_ns;
-    } else {
-      child.store(0, std::memory_order_relaxed);
-    }
-  }
-  return total;
+void read_children(trace::SampleFields* sample) noexcept {
+  const WorkerSums workers = read_workers(kRoots);
+  sample->children_cpu_ns = workers.cpu_ns;
+  sample->children_run_delay_ns = workers.run_delay_ns;
+  sample->children_threads = workers.threads;
+}
+
+void read_limits(trace::SampleFields* sample) noexcept {
+  const Throttling throttling = read_throttling(g_cpu_limit);
+  sample->throttled_ns = throttling.time_ns;
+  sample->throttled_count = throttling.periods;
+  sample->psi_cpu_ns = read_pressure_ns(g_pressure.cpu);
+  sample->psi_memory_ns = read_pressure_ns(g_pressure.memory);
+  sample->psi_io_ns = read_pressure_ns(g_pressure.io);
+}
+
+void read_memory(trace::SampleFields* sample) noexcept {
+  const uint64_t machine = read_machine_memory(kRoots).available_bytes;
+  const uint64_t below_limit = read_memory_below_limit(g_memory_limit);
+  sample->memory_available_bytes = machine < below_limit ? machine : below_limit;
+  if (g_has_swap) sample->swap_in_bytes = read_swap_in_bytes(kRoots);
+  sample->shm_used_bytes = read_room("/dev/shm").used_bytes;
 }
 
 void put_number(const char* key, uint64_t value) noexcept {
@@ -94,7 +114,9 @@ void put_number(const char* key, uint64_t value) noexcept {
 }
 
 void put_cpu_facts() noexcept {
-  find_cpu_limit(&g_cpu_limit);
+  record::put_fact("cgroup_version", cgroup_version(kRoots));
+  g_cpu_limit = {};
+  find_cpu_limit(kRoots, &g_cpu_limit);
   if (g_cpu_limit.quota_us) {  // in CPUs, with two decimals
     const uint64_t hundredths = g_cpu_limit.quota_us * 100 / g_cpu_limit.period_us;
     base::Text<32> text;
@@ -103,25 +125,31 @@ void put_cpu_facts() noexcept {
   } else {
     record::put_fact("cpu_quota", "none");
   }
-  uint64_t mask[1024 / 64] = {};
-  const long bytes = base::raw_syscall(SYS_sched_getaffinity, 0, sizeof mask, base::address(mask));
-  uint64_t count = 0;
-  for (long word = 0; word < bytes / 8; ++word)
-    count += static_cast<uint64_t>(__builtin_popcountll(mask[word]));
-  if (count) put_number("cpu_affinity", count);
+  Affinity affinity;
+  read_affinity(&affinity);
+  if (affinity.count) {
+    put_number("cpu_affinity", affinity.count);
+    record::put_fact("cpu_list", affinity.list.c_str());
+  }
+  base::Text<2048> nodes;
+  if (const uint32_t count = read_numa_nodes(kRoots, &nodes)) {
+    put_number("numa_nodes", count);
+    record::put_fact("numa_cpus", nodes.c_str());
+  }
+  g_pressure = {};
+  find_pressure(kRoots, &g_pressure);
+  record::put_fact("psi_scope", g_pressure.scope);
 }
 
 void put_memory_facts() noexcept {
-  char text[512];
-  uint64_t kib = 0;
-  if (base::read_file("/proc/meminfo", text, sizeof text) > 0 && find_number(text, "MemTotal:", &kib)) {
-    put_number("memory_bytes", kib * 1024);
-  }
-  if (const uint64_t limit = read_memory_limit_bytes()) put_number("memory_limit_bytes", limit);
-  struct statfs shm;
-  if (base::raw_syscall(SYS_statfs, base::address("/dev/shm"), base::address(&shm)) == 0) {
-    put_number("shm_bytes", static_cast<uint64_t>(shm.f_blocks) * static_cast<uint64_t>(shm.f_bsize));
-  }
+  const MachineMemory memory = read_machine_memory(kRoots);
+  if (memory.total_bytes) put_number("memory_bytes", memory.total_bytes);
+  put_number("swap_bytes", memory.swap_bytes);
+  g_has_swap = memory.swap_bytes != 0;
+  g_memory_limit = {};
+  find_memory_limit(kRoots, &g_memory_limit);
+  if (g_memory_limit.tightest_bytes) put_number("memory_limit_bytes", g_memory_limit.tightest_bytes);
+  if (const uint64_t shm = read_room("/dev/shm").bytes) put_number("shm_bytes", shm);
 }
 
 }  // namespace
@@ -138,14 +166,11 @@ void on_recording() noexcept {
   take_sample(base::ticks());
 }
 
-GW_COLD void watch_child(uint32_t pid) noexcept {
-  const uint32_t epoch = runtime::epoch();
-  if (g_children_epoch.exchange(epoch, std::memory_order_relaxed) != epoch) {
-    for (auto& child : g_children) child.store(0, std::memory_order_relaxed);
-  }
-  for (auto& child : g_children) {
-    uint32_t free = 0;
-    if (child.compare_exchange_strong(free, pid, std::memory_order_relaxed)) return;
+void add_sample_source(SampleSource source) noexcept {
+  for (auto& place : g_sources) {
+    if (place) continue;
+    place = source;
+    return;
   }
 }
 
@@ -158,20 +183,21 @@ GW_COLD void take_sample(uint64_t now) noexcept {
   trace::SampleFields sample;
   sample.process = record::process_ordinal();
   sample.ticks = now;
-  timespec cpu = {};
-  base::raw_syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, base::address(&cpu));
-  sample.cpu_ns = static_cast<uint64_t>(cpu.tv_sec) * 1000000000ull + static_cast<uint64_t>(cpu.tv_nsec);
-  sample.children_cpu_ns = read_children_cpu_ns();
-  sample.run_delay_ns = read_run_delay_ns();
-  sample.throttled_ns = read_throttled_ns(g_cpu_limit);
+  read_process(&sample);
+  read_children(&sample);
+  read_limits(&sample);
   read_machine_cpu(&sample);
-  rusage usage = {};
-  if (base::raw_syscall(SYS_getrusage, RUSAGE_SELF, base::address(&usage)) == 0) {
-    sample.major_faults = static_cast<uint64_t>(usage.ru_majflt);
-  }
-  sample.rss_bytes = read_rss_bytes();
+  read_memory(&sample);
+  g_disk.read(kRoots);
+  sample.disk_busy_ns = g_disk.busy_ns();
+  sample.disk_read_bytes = g_disk.read_bytes();
   record::put(sample);
   record::sample_clocks(nullptr);
+  for (const SampleSource source : g_sources) {
+    if (source) source(now);
+  }
+  const uint64_t least = kPeriodsOfCost * (base::ticks() - now);
+  if (least > base::ticks_of_ns(kPeriodNs)) g_next_sample.store(now + least, std::memory_order_relaxed);
 }
 
 }  // namespace gpuwatch::context

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "libinject/context/memory.h"
+
+#include <sys/vfs.h>
+
+#include "libinject/base/syscall.h"
+#include "libinject/context/proc_text.h"
+
+namespace gpuwatch::context {
+namespace {
+
+uint64_t find_kib(const char* text, const char* key) noexcept {
+  uint64_t kib = 0;
+  return find_number(text, key, &kib) ? kib * 1024 : 0;
+}
+
+}  // namespace
+
+MachineMemory read_machine_memory(const Roots& roots) noexcept {
+  char text[2048];
+  if (base::read_file(below(roots.proc, "meminfo").c_str(), text, sizeof text) <= 0) return {};
+  return {find_kib(text, "MemTotal:"), find_kib(text, "MemAvailable:"), find_kib(text, "SwapTotal:")};
+}
+
+uint64_t read_swap_in_bytes(const Roots& roots) noexcept {
+  char text[8192];  // about 200 lines
+  uint64_t pages = 0;
+  if (base::read_file(below(roots.proc, "vmstat").c_str(), text, sizeof text) <= 0) return 0;
+  return find_number(text, "pswpin ", &pages) ? pages * 4096 : 0;
+}
+
+Room read_room(const char* mount_point) noexcept {
+  struct statfs where;
+  if (base::raw_syscall(SYS_statfs, base::address(mount_point), base::address(&where)) != 0) return {};
+  const auto block = static_cast<uint64_t>(where.f_bsize);
+  const auto used = where.f_blocks > where.f_bfree ? where.f_blocks - where.f_bfree : 0;
+  return {static_cast<uint64_t>(where.f_blocks) * block, static_cast<uint64_t>(used) * block};
+}
+
+}  // namespace gpuwatch::context

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data workers of this process, as procfs sees them. A worker that has ended is dropped. Thread safety:
+// watch() from any thread; read_workers() by one thread at a time. A forked child starts with none.
+#pragma once
+
+#include <cstdint>
+
+#include "libinject/context/roots.h"
+
+namespace gpuwatch::context {
+
+struct WorkerSums {
+  uint64_t cpu_ns = 0;        // user and system, of all their threads
+  uint64_t run_delay_ns = 0;  // runnable and waiting for a CPU, of their main threads
+  uint32_t threads = 0;
+  uint32_t workers = 0;
+};
+WorkerSums read_workers(const Roots& roots) noexcept;
+
+// CPU time, run delay and threads of one process, added to `sums`; false when it is gone.
+bool add_process(const Roots& roots, uint32_t pid, WorkerSums* sums) noexcept;
+
+}  // namespace gpuwatch::context
