@@ -180,6 +180,7 @@ GW_COLD void take_sample(uint64_t now) noexcept {
   if (now < due || due == UINT64_MAX) return;
   if (!g_next_sample.compare_exchange_strong(due, now + base::ticks_of_ns(kPeriodNs)))
     return;  // another thread's
+  const uint64_t cpu_begin_ns = base::thread_cpu_ns();
   trace::SampleFields sample;
   sample.process = record::process_ordinal();
   sample.ticks = now;
@@ -196,8 +197,8 @@ GW_COLD void take_sample(uint64_t now) noexcept {
   for (const SampleSource source : g_sources) {
     if (source) source(now);
   }
-  const uint64_t least = kPeriodsOfCost * (base::ticks() - now);
-  if (least > base::ticks_of_ns(kPeriodNs)) g_next_sample.store(now + least, std::memory_order_relaxed);
+  const uint64_t least_ns = kPeriodsOfCost * (base::thread_cpu_ns() - cpu_begin_ns);
+  if (least_ns > kPeriodNs) g_next_sample.store(now + base::ticks_of_ns(least_ns), std::memory_order_relaxed);
 }
 
 }  // namespace gpuwatch::context
