@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
+#include <utility>
 
 namespace gpuwatch::model {
 namespace {
@@ -169,6 +171,31 @@ void ConsumerWalk::finish() {
   }
   std::stable_sort(process_.passes.begin(), process_.passes.end(),
                    [](const LoaderPass& a, const LoaderPass& b) { return a.start.begin < b.start.begin; });
+}
+
+// When a batch that will be pinned comes into being: its index is sent, or next() begins to make it.
+Ns asked_for(const Batch& batch) {
+  return batch.sent != 0 ? batch.sent : batch.next.begin;
+}
+
+// Joins pinned batches with those of the passes. Each pass numbers from 0, and a pin thread may still finish
+// what the pass before had asked for: a span belongs to the last pass that had asked for its index by then.
+void match_pinned(Process& process) {
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<Batch*>> asked;  // (loader id, index), in time order
+  for (auto& pass : process.passes) {
+    for (auto& batch : pass.batches) asked[{process.loaders[pass.loader].id, batch.index}].push_back(&batch);
+  }
+  for (const auto& thread : process.threads) {
+    for (const auto& call : thread.calls) {
+      if (call.op_class != OpClass::PinBatch || call.failed()) continue;
+      const auto found = asked.find({call.correlation_or_object, call.argument});
+      if (found == asked.end()) continue;
+      const auto after =
+          std::partition_point(found->second.begin(), found->second.end(),
+                               [&](const Batch* batch) { return asked_for(*batch) <= call.begin; });
+      if (after != found->second.begin()) (*(after - 1))->pinned = {call.begin, call.end};
+    }
+  }
 }
 
 Ns first_sent(const LoaderPass& pass) {
@@ -371,6 +398,7 @@ void LoaderPasses::build(uint32_t consumer_index, std::span<const WorkerLink> li
   walk.finish();
   assign_workers(consumer, candidates_of(consumer, links));
   match_fetches(consumer);
+  match_pinned(consumer);
 }
 
 }  // namespace gpuwatch::model

@@ -56,6 +56,8 @@ inline constexpr int kOneObject = 0x8;  // METH_O
   X(SsizeT, PyObject_Size, (PyObject*))                               \
   X(PyObject*, PySequence_GetItem, (PyObject*, SsizeT))               \
   X(PyObject*, PyObject_GetItem, (PyObject*, PyObject*))              \
+  X(PyObject*, PyTuple_New, (SsizeT))                                 \
+  X(int, PyTuple_SetItem, (PyObject*, SsizeT, PyObject*))             \
   X(PyObject*, PyTuple_GetItem, (PyObject*, SsizeT))                  \
   X(SsizeT, PyTuple_Size, (PyObject*))                                \
   X(PyObject*, PyTuple_Pack, (SsizeT, ...))                           \
@@ -72,6 +74,7 @@ inline constexpr int kOneObject = 0x8;  // METH_O
   X(void*, PyCFunction_GetFunction, (PyObject*))                      \
   X(PyObject*, PyInstanceMethod_New, (PyObject*))                     \
   X(PyObject*, PyModule_New, (const char*))                           \
+  X(PyObject*, PyWeakref_NewRef, (PyObject*, PyObject*))              \
   X(PyObject*, PyImport_GetModuleDict, ())                            \
   X(PyObject*, PySys_GetObject, (const char*))                        \
   X(PyObject*, PyEval_GetFrame, ())                                   \

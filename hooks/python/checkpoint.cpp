@@ -57,10 +57,10 @@ constinit Wrapper g_wrappers[] = {
 
 }  // namespace
 
-bool wrap_checkpoints(PyObject* module) noexcept {
+Parts wrap_checkpoints(PyObject* module) noexcept {
   bool is_complete = true;
   for (Wrapper& wrapper : g_wrappers) is_complete &= wrap_method(module, wrapper);
-  return is_complete;
+  return is_complete ? 0 : kCheckpoints;
 }
 
 }  // namespace gpuwatch::hooks::python

@@ -87,10 +87,13 @@ PyObject* fetch(PyObject* original, PyObject* args, PyObject* keywords) {
   if (!record::is_recording()) return g_api.PyObject_Call(original, args, keywords);
   const uint32_t loader = current_loader();
   const uint32_t ordinal = t_activity.waiting_in ? t_activity.waiting_in->returned : g_worker.fetches++;
+  Iterator* const outer = t_activity.fetching_for;
+  t_activity.fetching_for = t_activity.waiting_in;
   const ThreadCost cost;
   const record::Scope scope = record::enter(id(Op::python_fetch), loader);
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
   record::leave(scope, failed_if_null(result), loader, ordinal, cost.since());
+  t_activity.fetching_for = outer;
   return result;
 }
 
@@ -105,10 +108,10 @@ constinit Wrapper g_fetchers[] = {
 
 }  // namespace
 
-bool wrap_fetchers(PyObject* module) noexcept {
+Parts wrap_fetchers(PyObject* module) noexcept {
   bool is_complete = wrap_method(module, g_construct);
   for (Wrapper& fetcher : g_fetchers) is_complete &= wrap_method(module, fetcher);
-  return is_complete;
+  return is_complete ? 0 : kFetches;
 }
 
 }  // namespace gpuwatch::hooks::python

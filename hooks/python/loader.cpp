@@ -22,8 +22,6 @@ namespace {
 constinit Name g_rcvd_idx("_rcvd_idx");
 constinit Name g_send_idx("_send_idx");
 constinit Name g_task_info("_task_info");
-// Type of what an exhausted worker sends instead of a batch. Immortal.
-constinit PyObject* g_end_of_iterable = nullptr;
 
 uint8_t failed_if_null(const PyObject* result) noexcept {
   return result ? 0 : trace::kFailed;
@@ -55,7 +53,10 @@ PyObject* next(PyObject* original, PyObject* self) {
   record::leave(scope, failed_if_null(result), loader, index);
   context::maybe_sample(scope.begin);
   t_activity.waiting_in = outer;
-  if (result && iterator) ++iterator->returned;
+  // The dataset's code may have constructed iterators, and this one have given its place to another.
+  if (!iterator || iterator->object != self) return result;
+  iterator->is_exhausted = !result;
+  if (result) ++iterator->returned;
   return result;
 }
 
@@ -111,6 +112,7 @@ PyObject* reset(PyObject* original, PyObject* args, PyObject* keywords) {
     return g_api.PyObject_Call(original, args, keywords);
   }
   iterator->returned = 0;
+  iterator->is_exhausted = false;
   const uint32_t loader = iterator->loader_id();
   const uint32_t pass = iterator->loader->passes++;
   const record::Scope scope = record::enter(id(Op::python_loader_start), loader);
@@ -151,8 +153,7 @@ void note_received(PyObject* result, Iterator& iterator) noexcept {
   const long index = index_object ? to_long(index_object.get(), -1) : -1;
   if (index < 0) return;
   const Ref data = item(message.get(), 1);
-  const Ref type(data ? g_api.PyObject_Type(data.get()) : nullptr);
-  const bool is_end = type && type.get() == g_end_of_iterable;
+  const bool is_end = is_end_of_iterable(data.get());
   iterator.last_received = static_cast<uint32_t>(index);
   record::mark(id(Op::python_batch_received), is_end ? trace::kFailed : 0, iterator.loader_id(),
                iterator.last_received);
@@ -199,18 +200,18 @@ constinit Wrapper g_try_get_data = {
 
 }  // namespace
 
-bool wrap_loader(PyObject* module) noexcept {
-  if (PyObject* worker = loaded_module("torch.utils.data._utils.worker")) {
-    if (Ref end = attribute(worker, "_IterableDatasetStopIteration")) g_end_of_iterable = end.release();
+Parts wrap_loader(PyObject* module) noexcept {
+  Parts missing = 0;
+  if (!wrap_method(module, g_next)) missing |= kPasses;
+  for (Wrapper& constructor : g_constructors) {
+    if (!wrap_method(module, constructor)) missing |= kPasses;
   }
-  bool is_complete = wrap_method(module, g_next);
-  for (Wrapper& constructor : g_constructors) is_complete &= wrap_method(module, constructor);
-  is_complete &= wrap_method(module, g_reset);
-  is_complete &= wrap_method(module, g_try_put_index);
-  is_complete &= wrap_method(module, g_try_get_data);
+  if (!wrap_method(module, g_reset)) missing |= kFurtherPasses;
+  if (!wrap_method(module, g_try_put_index)) missing |= kIndices;
+  if (!wrap_method(module, g_try_get_data)) missing |= kReceipts;
   watch_garbage_collector();                   // a loader means training
   wrap_method(module, g_check_worker_number);  // without it, locations are those of iter()
-  return is_complete;
+  return missing;
 }
 
 }  // namespace gpuwatch::hooks::python

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "hooks/python/iterators.h"
 #include "hooks/python/location.h"
 #include "hooks/python/object.h"
 #include "libinject/base/syscall.h"
@@ -27,7 +28,8 @@ constinit size_t g_next_construction = 0;
 
 struct Known {
   PyObject* dataset = nullptr;
-  trace::LoaderInfoFields fields;  // without the id, as a key
+  PyObject* dataset_life = nullptr;  // our weak reference to it; null where its class allows none
+  trace::LoaderInfoFields fields;    // id and instance among them
   Loader loader;
 };
 static_assert(std::has_unique_object_representations_v<trace::LoaderInfoFields>);  // compared by memcmp
@@ -134,6 +136,52 @@ trace::LoaderInfoFields describe(PyObject* loader, PyObject* dataset) noexcept {
   return fields;
 }
 
+bool is_gone(const Known& known) noexcept {
+  if (!known.dataset_life) return false;
+  const Ref dataset(g_api.PyObject_CallFunctionObjArgs(known.dataset_life, nullptr));
+  return dataset && dataset.is_none();
+}
+
+void set_dataset(Known& known, PyObject* dataset) noexcept {
+  const Ref before(known.dataset_life);
+  known.dataset = dataset;
+  known.dataset_life = dataset ? g_api.PyWeakref_NewRef(dataset, nullptr) : nullptr;
+  if (!known.dataset_life) g_api.PyErr_Clear();
+}
+
+// The loader of these settings that is in the middle of no pass: over this dataset, else over one that no
+// longer exists (made anew for each epoch). Null if there is none; then `fields` says which instance another
+// one is.
+Known* find_idle(trace::LoaderInfoFields& fields, PyObject* dataset) noexcept {
+  const size_t count = g_known_count < kKnown ? g_known_count : kKnown;
+  Known* abandoned = nullptr;
+  uint32_t instances = 0;
+  for (size_t i = 0; i < count; ++i) {
+    Known& known = g_known[i];
+    fields.id = known.fields.id;
+    fields.instance = known.fields.instance;
+    if (std::memcmp(&known.fields, &fields, sizeof fields) != 0) continue;
+    const bool is_idle = !is_in_use(known.loader);
+    if (known.dataset == dataset) {
+      if (is_idle) return &known;
+      ++instances;
+    } else if (!abandoned && is_idle && is_gone(known)) {
+      abandoned = &known;
+    }
+  }
+  fields.instance = instances;
+  if (instances == 0 && abandoned) set_dataset(*abandoned, dataset);
+  return instances == 0 ? abandoned : nullptr;
+}
+
+Known* place_for_another() noexcept {
+  for (size_t tries = 0; tries < kKnown; ++tries) {
+    Known& known = g_known[g_known_count++ % kKnown];
+    if (!is_in_use(known.loader)) return &known;
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 void remember_constructor(PyObject* loader) noexcept {
@@ -158,21 +206,15 @@ Loader* identify(PyObject* loader) noexcept {
   if (!g_known) return nullptr;
   const Ref dataset = attribute(loader, "dataset");
   trace::LoaderInfoFields fields = describe(loader, dataset.get());
-  const size_t count = g_known_count < kKnown ? g_known_count : kKnown;
-  for (size_t i = 0; i < count; ++i) {
-    Known& known = g_known[i];
-    fields.id = known.loader.id;
-    if (known.dataset == dataset.get() && std::memcmp(&known.fields, &fields, sizeof fields) == 0) {
-      return &known.loader;
-    }
-  }
+  if (Known* known = find_idle(fields, dataset.get())) return &known->loader;
+  Known* place = place_for_another();
+  if (!place) return nullptr;
   fields.id = record::new_id();
   record::put(fields);
-  Known& known = g_known[g_known_count++ % kKnown];
-  known.dataset = dataset.get();
-  known.fields = fields;
-  known.loader = Loader{fields.id, 0, fields.num_workers, fields.in_order != 0};
-  return &known.loader;
+  set_dataset(*place, dataset.get());
+  place->fields = fields;
+  place->loader = Loader{fields.id, 0, fields.num_workers, fields.in_order != 0};
+  return &place->loader;
 }
 
 }  // namespace gpuwatch::hooks::python

@@ -91,14 +91,14 @@ constinit const PyObject* g_registry = nullptr;
 
 }  // namespace
 
-bool watch_optimizers(PyObject* module) noexcept {
+Parts watch_optimizers(PyObject* module) noexcept {
   Ref registry = attribute(module, "_global_optimizer_pre_hooks");
   if (!registry) registry = Ref::of_borrowed(module);
-  if (g_registry == registry.get()) return true;
-  if (!add_hook(module, "register_optimizer_step_pre_hook", g_before)) return false;
-  if (!add_hook(module, "register_optimizer_step_post_hook", g_after)) return false;
+  if (g_registry == registry.get()) return 0;
+  if (!add_hook(module, "register_optimizer_step_pre_hook", g_before)) return kSteps;
+  if (!add_hook(module, "register_optimizer_step_post_hook", g_after)) return kSteps;
   g_registry = registry.release();
-  return true;
+  return 0;
 }
 
 }  // namespace gpuwatch::hooks::python

@@ -13,21 +13,31 @@ namespace {
 
 struct Target {
   const char* module;
-  bool (*prepare)(PyObject* module) noexcept;  // true if all that matters was found
-  const char* state_if_missing;
+  Parts (*prepare)(PyObject* module) noexcept;
   bool is_executed;
-  bool is_complete;
+  Parts missing;
 };
 
 constinit Target g_targets[] = {
-    {"torch.utils.data.dataloader", wrap_loader, "on, but this PyTorch's DataLoader is not understood", false,
-     false},
-    {"torch.utils.data._utils.fetch", wrap_fetchers, "on, but fetches of this PyTorch are not seen", false,
-     false},
-    {"torch.optim.optimizer", watch_optimizers, "on, but optimizer steps of this PyTorch are not seen", false,
-     false},
-    {"torch.serialization", wrap_checkpoints, "on, but checkpoints of this PyTorch are not seen", false,
-     false},
+    {"torch.utils.data.dataloader", wrap_loader, false, 0},
+    {"torch.utils.data._utils.fetch", wrap_fetchers, false, 0},
+    {"torch.utils.data._utils.pin_memory", wrap_pinning, false, 0},
+    {"torch.optim.optimizer", watch_optimizers, false, 0},
+    {"torch.serialization", wrap_checkpoints, false, 0},
+};
+
+constexpr struct {
+  Parts part;
+  const char* name;
+} kPartNames[] = {
+    {kPasses, "waits for the DataLoader"},
+    {kFurtherPasses, "further passes of persistent workers"},
+    {kIndices, "indices sent to workers"},
+    {kReceipts, "batches received from workers"},
+    {kFetches, "fetches"},
+    {kPinning, "pinning"},
+    {kSteps, "optimizer steps"},
+    {kCheckpoints, "checkpoints"},
 };
 
 Target* find_target(const char* module_name) noexcept {
@@ -47,7 +57,7 @@ GW_COLD void prepare(const char* module_name, PyObject* module) noexcept {
   Target* target = find_target(module_name);
   if (!target) return;
   target->is_executed = true;
-  target->is_complete = target->prepare(module);
+  target->missing = target->prepare(module);
 }
 
 void prepare_loaded_modules() noexcept {
@@ -56,13 +66,22 @@ void prepare_loaded_modules() noexcept {
   }
 }
 
-const char* state_of_targets() noexcept {
+StateText state_of_targets() noexcept {
+  StateText state;
   bool is_any_executed = false;
+  Parts missing = 0;
   for (const Target& target : g_targets) {
-    if (target.is_executed && !target.is_complete) return target.state_if_missing;
+    missing |= target.missing;
     is_any_executed |= target.is_executed;
   }
-  return is_any_executed ? "on" : "waiting for PyTorch to be imported";
+  state.add(is_any_executed ? "on" : "waiting for PyTorch to be imported");
+  const char* separator = ", but not seen in this PyTorch: ";
+  for (const auto& [part, name] : kPartNames) {
+    if (!(missing & part)) continue;
+    state.add(separator).add(name);
+    separator = ", ";
+  }
+  return state;
 }
 
 }  // namespace gpuwatch::hooks::python

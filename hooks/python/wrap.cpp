@@ -24,4 +24,18 @@ bool wrap_method(PyObject* module, Wrapper& wrapper) noexcept {
   return is_set;
 }
 
+bool wrap_function(PyObject* module, MethodDef& function, PyObject*& original) noexcept {
+  Ref present = attribute(module, function.name);
+  if (!present) return false;
+  if (is_function_of(present.get(), function)) return true;
+  const Ref name = attribute(module, "__name__");
+  const Ref ours(g_api.PyCFunction_NewEx(&function, nullptr, name.get()));
+  if (!ours || g_api.PyObject_SetAttrString(module, function.name, ours.get()) != 0) {
+    g_api.PyErr_Clear();
+    return false;
+  }
+  original = present.release();
+  return true;
+}
+
 }  // namespace gpuwatch::hooks::python

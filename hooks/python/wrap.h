@@ -22,4 +22,9 @@ bool is_function_of(PyObject* function, const MethodDef& def) noexcept;
 // True if the class's method is wrapped, now or already.
 bool wrap_method(PyObject* module, Wrapper& wrapper) noexcept;
 
+// The same for a function of a module. The original is kept in `original` and not in the C function, which
+// pickles by its name like any function of a module; of a module imported twice both copies call the later
+// one's.
+bool wrap_function(PyObject* module, MethodDef& function, PyObject*& original) noexcept;
+
 }  // namespace gpuwatch::hooks::python

@@ -131,7 +131,8 @@ def test_unknown_torch_says_what_is_missing(run_watched, tmp_path):
     watched = run_watched([sys.executable, "-c", source], env={"PYTHONPATH": str(tmp_path)})
     assert (watched.returncode, watched.stderr) == (0, "")
     assert len(watched.trace.calls("OptimizerStep")) == 5
-    assert watched.trace.state("python") == "on, but this PyTorch's DataLoader is not understood"
+    missing = "waits for the DataLoader, further passes of persistent workers, indices sent to workers, batches received from workers"
+    assert watched.trace.state("python") == f"on, but not seen in this PyTorch: {missing}"
 
 
 def test_source_switched_off(run_watched, tmp_path):
