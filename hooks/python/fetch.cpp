@@ -92,7 +92,8 @@ PyObject* fetch(PyObject* original, PyObject* args, PyObject* keywords) {
   const ThreadCost cost;
   const record::Scope scope = record::enter(id(Op::python_fetch), loader);
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
-  record::leave(scope, failed_if_null(result), loader, ordinal, cost.since());
+  const ThreadCost::Spent spent = cost.since();
+  record::leave(scope, failed_if_null(result), loader, ordinal, spent.cpu, spent.io);
   t_activity.fetching_for = outer;
   return result;
 }

@@ -114,6 +114,45 @@ int batches_of(PyObject* loader, PyObject* dataset) noexcept {
   return static_cast<int>(size);
 }
 
+// The dataset that the user wrote, inside those that torch wraps around it (random_split, ConcatDataset).
+Ref innermost_dataset(PyObject* dataset) noexcept {
+  constexpr int kMaxDepth = 8;
+  Ref inner = Ref::of_borrowed(dataset);
+  for (int depth = 0; depth < kMaxDepth && class_is_from(inner.get(), "torch.utils.data.dataset"); ++depth) {
+    Ref wrapped = attribute(inner.get(), "dataset");
+    if (!wrapped) {
+      const Ref several = attribute(inner.get(), "datasets");
+      if (several) wrapped = item(several.get(), 0);
+    }
+    if (!wrapped || wrapped.is_none()) break;
+    inner = static_cast<Ref&&>(wrapped);
+  }
+  return inner;
+}
+
+// "file:line function" of the method that makes a sample; 0 where it is not written in Python.
+uint32_t intern_code(PyObject* dataset, bool is_iterable) noexcept {
+  if (!dataset) return 0;
+  const Ref innermost = innermost_dataset(dataset);
+  const Ref type(g_api.PyObject_Type(innermost.get()));
+  Ref method = type ? attribute(type.get(), is_iterable ? "__iter__" : "__getitem__") : Ref();
+  constexpr int kMaxDecorators = 8;  // functools.wraps leaves the decorated function in __wrapped__
+  for (int i = 0; method && i < kMaxDecorators; ++i) {
+    Ref wrapped = attribute(method.get(), "__wrapped__");
+    if (!wrapped) break;
+    method = static_cast<Ref&&>(wrapped);
+  }
+  const Ref code = method ? attribute(method.get(), "__code__") : Ref();
+  const Ref file = code ? attribute(code.get(), "co_filename") : Ref();
+  const Ref name = code ? attribute(method.get(), "__qualname__") : Ref();
+  if (!text(file.get()) || !text(name.get())) return 0;
+  base::Text<1024> line;
+  line.add(text(file.get()))
+      .add(':')
+      .add(static_cast<uint64_t>(long_attribute(code.get(), "co_firstlineno", 0)));
+  return record::intern(line.add(' ').add(text(name.get())).c_str());
+}
+
 trace::LoaderInfoFields describe(PyObject* loader, PyObject* dataset) noexcept {
   trace::LoaderInfoFields fields;
   fields.process = record::process_ordinal();
@@ -133,6 +172,7 @@ trace::LoaderInfoFields describe(PyObject* loader, PyObject* dataset) noexcept {
   fields.in_order = static_cast<int8_t>(truth_attribute(loader, "in_order", 1));  // always, before torch 2.6
   fields.drop_last = static_cast<int8_t>(truth_attribute(loader, "drop_last", -1));
   fields.batches = batches_of(loader, dataset);
+  fields.code = intern_code(dataset, long_attribute(loader, "_dataset_kind", 0) == 1);
   return fields;
 }
 

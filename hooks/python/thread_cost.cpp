@@ -44,12 +44,6 @@ uint64_t run_delay_ns() noexcept {
   return parse(at);
 }
 
-uint32_t major_faults() noexcept {
-  rusage usage;
-  if (base::raw_syscall(SYS_getrusage, RUSAGE_THREAD, base::address(&usage)) != 0) return 0;
-  return static_cast<uint32_t>(usage.ru_majflt);
-}
-
 uint32_t thread_count() noexcept {
   char status[2048];
   if (base::read_file("/proc/self/status", status, sizeof status) <= 0) return 0;
@@ -67,17 +61,35 @@ ThreadCost::ThreadCost() noexcept {
   wall_ns_ = base::monotonic_ns();
   if (reads_slow_counters_) {
     run_delay_ns_ = run_delay_ns();
-    major_faults_ = major_faults();
+    faults_and_blocks_ = faults_and_blocks();
   }
+  input_ = libc::io_totals();
   cpu_ns_ = base::thread_cpu_ns();
 }
 
-trace::CpuDetail ThreadCost::since() const noexcept {
+ThreadCost::FaultsAndBlocks ThreadCost::faults_and_blocks() noexcept {
+  rusage usage;
+  if (base::raw_syscall(SYS_getrusage, RUSAGE_THREAD, base::address(&usage)) != 0) return {};
+  return {static_cast<uint32_t>(usage.ru_majflt), static_cast<uint32_t>(usage.ru_inblock)};
+}
+
+trace::IoCounts ThreadCost::input_since(uint32_t blocks_read) const noexcept {
+  const libc::IoTotals& now = libc::io_totals();
+  const uint64_t io_us = base::ns_of_ticks(now.io_ticks - input_.io_ticks) / 1000;
+  const uint32_t bounded_us = io_us < UINT32_MAX ? static_cast<uint32_t>(io_us) : UINT32_MAX;
+  return trace::IoCounts(now.bytes_read - input_.bytes_read, blocks_read / 2, bounded_us,
+                         now.opens - input_.opens, now.reads - input_.reads);
+}
+
+ThreadCost::Spent ThreadCost::since() const noexcept {
   const uint64_t cpu_ns = base::thread_cpu_ns() - cpu_ns_;
   t_last_was_long = base::monotonic_ns() - wall_ns_ > kLongFetchNs;
-  if (!reads_slow_counters_) return trace::CpuDetail(cpu_ns, 0, 0, 0);
+  if (!reads_slow_counters_) return {trace::CpuDetail(cpu_ns, 0, 0, 0), input_since(0)};
+  const FaultsAndBlocks now = faults_and_blocks();
+  const trace::IoCounts io = input_since(now.blocks_read - faults_and_blocks_.blocks_read);
   const uint32_t threads = t_fetches++ % kThreadCountEvery == 0 ? thread_count() : 0;
-  return trace::CpuDetail(cpu_ns, run_delay_ns() - run_delay_ns_, major_faults() - major_faults_, threads);
+  const uint32_t major_faults = now.major_faults - faults_and_blocks_.major_faults;
+  return {trace::CpuDetail(cpu_ns, run_delay_ns() - run_delay_ns_, major_faults, threads), io};
 }
 
 }  // namespace gpuwatch::hooks::python

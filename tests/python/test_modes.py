@@ -38,6 +38,8 @@ WAYS = {
     "without batches": (1, 12, [0]),
     "without batches, inline": (1, 12, [0]),
     "own batches": (1, 8, [0]),
+    "files": (1, 4, [0]),
+    "wrapped dataset": (1, 8, [0]),
     "timeout": (1, 8, [0]),
     "fork": (1, 8, [0]),
     "spawn": (1, 8, [0]),
@@ -97,6 +99,8 @@ def test_way(way, run_way):
     check_nexts(trace, log)
     check_fetches(trace, log, way)
     check_pinning(trace, log)
+    check_input(trace, log)
+    check_code(trace, way)
     if way not in WORKERLESS:
         check_joins(trace, log, way)
 
@@ -142,6 +146,32 @@ def check_pinning(trace, log):
         assert call.a in loaders
         if event["batch"][0] < 1000 and not is_stream(log):
             assert call.b == event["batch"][0] // BATCH
+
+
+def check_input(trace, log):
+    """What a fetch read is what its samples read, to the byte."""
+    samples = log.of("sample")
+    for call in trace.calls("Fetch"):
+        mine = [e for e in samples if (e["pid"], e["thread"]) == (call.pid, call.thread) and around(call, e)]
+        read, disk_kib, io_us, opens, reads = call.io_counts
+        if any(event["name"] == "files" for event in mine):
+            assert read == sum(event["bytes"] for event in mine)
+            assert (opens, reads) == (len(mine), 2 * len(mine))
+            assert 0 <= io_us <= (call.end_ns - call.begin_ns) / 1e3 + 1
+            assert disk_kib == 0, "just written: in the page cache"
+        elif not any(event["name"] == "inner" for event in mine):
+            assert read == 0
+
+
+def check_code(trace, way):
+    lines = (PROGRAMS / "modes.py").read_text().splitlines()
+    methods = {f"{PROGRAMS / 'modes.py'}:{i}" for i, line in enumerate(lines, 1) if "def __getitem__" in line or "def __iter__" in line}
+    for row in trace.tables("LoaderInfo"):
+        place, function = row["code"].split(" ")
+        assert place in methods
+        assert function == f"{row['dataset']}.{'__iter__' if row['dataset'] == 'Stream' else '__getitem__'}" or way == "wrapped dataset"
+        if way == "wrapped dataset":
+            assert (row["dataset"], function) == ("Subset", "Samples.__getitem__")
 
 
 def is_stream(log):

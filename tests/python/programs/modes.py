@@ -9,11 +9,21 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset, SequentialSampler, get_worker_info
+from torch.utils.data import (
+    BatchSampler,
+    ConcatDataset,
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    SequentialSampler,
+    Subset,
+    get_worker_info,
+)
 
 BATCH = 4
 LOG = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -69,6 +79,28 @@ class Nested(Dataset):
         total = sum(sum(batch) for batch in take(DataLoader(Samples(8, "inner"), BATCH, collate_fn=list), "inner"))
         log("sample", begin, name="outer", index=index)
         return total
+
+
+class Files(Dataset):
+    """Sample i is a file of 1000 (i + 1) bytes, read in two calls."""
+
+    def __init__(self):
+        self.directory = tempfile.mkdtemp()
+        for index in range(16):
+            with open(f"{self.directory}/{index}", "wb") as file:
+                file.write(b"x" * 1000 * (index + 1))
+
+    def __len__(self):
+        return 16
+
+    def __getitem__(self, index):
+        begin = time.monotonic_ns()
+        file = os.open(f"{self.directory}/{index}", os.O_RDONLY)
+        data = os.read(file, 500)
+        data += os.read(file, 10**6)
+        os.close(file)
+        log("sample", begin, name="files", index=index, bytes=len(data))
+        return index
 
 
 class Pinnable(list):
@@ -262,6 +294,8 @@ WAYS = {
     "without batches": lambda: without_batches(2),
     "without batches, inline": lambda: without_batches(0),
     "own batches": own_batches,
+    "files": lambda: use(make(dataset=Files())),
+    "wrapped dataset": lambda: use(make(dataset=Subset(ConcatDataset([Samples(), Samples()]), range(32)))),
     "timeout": lambda: use(make(timeout=30)),
     "fork": lambda: use(make(multiprocessing_context="fork", worker_init_fn=init)),
     "spawn": lambda: use(make(multiprocessing_context="spawn", worker_init_fn=init)),
