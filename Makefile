@@ -6,10 +6,10 @@ PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 SETUP := build/.setup-done
 
-.PHONY: help setup build test demo check bench asan tsan fmt install clean
+.PHONY: help setup build test demo check bench torch-tests asan tsan fmt install clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(SETUP): scripts/setup.sh
 	@scripts/setup.sh
@@ -34,6 +34,9 @@ check: build  ## layers, format, and what the built library needs and exports
 
 bench: build  ## measure what gpuwatch costs here, write docs/performance.md
 	@$(PYTHON) scripts/bench.py
+
+torch-tests: build  ## PyTorch's own DataLoader tests, with and without injection (FILE=test_dataloader.py, PYTHON=...)
+	@$(PYTHON) scripts/torch_tests.py $(if $(FILE),--file $(FILE)) --python $(PYTHON)
 
 asan: $(SETUP)  ## unit tests under the address and undefined-behaviour sanitizers
 	@scripts/build.sh asan

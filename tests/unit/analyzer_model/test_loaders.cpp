@@ -37,6 +37,7 @@ class LoadersTest : public test::RunTest {
     sleep_ = trace_.operation("nanosleep", OpClass::Sleep);
     worker_start_ = trace_.operation("worker", OpClass::WorkerStart);
     optimizer_ = trace_.operation("step", OpClass::OptimizerStep);
+    pin_ = trace_.operation("pin", OpClass::PinBatch);
     trace_.process({.ordinal = 0, .pid = kConsumerPid, .start_ticks = 1});
   }
 
@@ -123,7 +124,7 @@ class LoadersTest : public test::RunTest {
   }
 
   TraceBuilder trace_;
-  uint16_t start_, next_, sent_, received_, fetch_, collate_, read_, sleep_, worker_start_, optimizer_;
+  uint16_t start_, next_, sent_, received_, fetch_, collate_, read_, sleep_, worker_start_, optimizer_, pin_;
 };
 
 TEST_F(LoadersTest, ThreeWorkersFourPassesEachWithNewProcesses) {
@@ -214,6 +215,31 @@ TEST_F(LoadersTest, APassThatWasLeftEarlyDoesNotShiftTheNextOne) {
   EXPECT_EQ(passes[0].batches.at(2).fetch.begin, static_cast<Ns>(11 * kMs));
   EXPECT_EQ(passes[1].batches.at(0).fetch.begin, static_cast<Ns>(18 * kMs));
   EXPECT_EQ(passes[1].batches.at(1).fetch.begin, static_cast<Ns>(22 * kMs));
+}
+
+TEST_F(LoadersTest, ABatchIsPinnedForThePassThatAskedForIt) {
+  trace_.loader({.id = 900, .num_workers = 1});
+  Slots consumer, pinning;
+  const auto pass = [&](uint64_t at, uint32_t number) {
+    consumer.host(start_, at, at + 10, 900, number);
+    for (uint32_t i = 0; i < 2; ++i) {
+      consumer.host(sent_, at + i, at + i, 900, i, trace::CallDetail(0, 0, 0, 255, 0, 0));
+    }
+    consumer.host(next_, at + 20, at + 9 * kMs, 900, 0);
+  };
+  pinning.host(pin_, 2 * kMs, 3 * kMs, 900, 0).host(pin_, 12 * kMs, 13 * kMs, 900, 1);
+  pinning.host(pin_, 22 * kMs, 23 * kMs, 900, 0).host(pin_, 24 * kMs, 25 * kMs, 900, 7);
+  pinning.host(pin_, 26 * kMs, 27 * kMs, 901, 1).host(pin_, 28 * kMs, 29 * kMs, 900, 1, trace::kFailed);
+  pass(1 * kMs, 0);
+  pass(20 * kMs, 1);
+  trace_.thread(0, kConsumerPid, consumer);
+  trace_.thread(0, kConsumerPid + 1, pinning);
+  const auto passes = build(trace_).processes[0].passes;
+  ASSERT_EQ(passes.size(), 2u);
+  EXPECT_EQ(passes[0].batches.at(0).pinned.begin, static_cast<Ns>(2 * kMs));
+  EXPECT_EQ(passes[0].batches.at(1).pinned.end, static_cast<Ns>(13 * kMs)) << "taken after the break";
+  EXPECT_EQ(passes[1].batches.at(0).pinned.begin, static_cast<Ns>(22 * kMs));
+  EXPECT_EQ(passes[1].batches.at(1).pinned.length(), 0) << "it failed";
 }
 
 TEST_F(LoadersTest, ALostFetchRecordLeavesAHoleAndNoShift) {
