@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <map>
 
+#include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/advise/storage.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -20,6 +22,7 @@ struct RankReplays {
   std::optional<predict::ProducerRecording> producers;
   std::optional<predict::StreamRecording> streams;
   predict::ReplayCheck loader_check, stream_check;
+  std::optional<InputFacts> facts;
 
   RankReplays(const model::Run& run, const attribute::RankAttribution& rank)
       : loader(predict::record_loader(run, rank)),
@@ -27,6 +30,7 @@ struct RankReplays {
         streams(predict::record_streams(run, rank)) {
     if (loader) loader_check = predict::check(*loader);
     if (streams) stream_check = predict::check(*streams);
+    if (loader) facts = input_facts(run, rank);
   }
 };
 
@@ -47,6 +51,7 @@ RuleInput make_input(const model::Run& run, const attribute::RankAttribution& ra
   input.streams = replays.streams ? &*replays.streams : nullptr;
   input.loader_check = replays.loader_check;
   input.stream_check = replays.stream_check;
+  input.facts = replays.facts ? &*replays.facts : nullptr;
   input.now_ms = rank.mean_step_ms();
   return input;
 }
@@ -150,31 +155,71 @@ std::string gain_words(double speedup) {
   return percent < 1 ? "< 1 %" : fmt::format("{:.0f} %", percent);
 }
 
+// Why more workers gain nothing, in the replay's own terms; empty where no single reason stands out.
+std::string why_no_more_workers(const RuleInput& input, predict::LoaderSetting setting) {
+  constexpr double kAllUsed = 0.9;
+  const predict::LoaderReplay replayed = predict::replay(*input.loader, setting);
+  if (replayed.step_ms <= 0 || replayed.wait_ms < 0.05 * replayed.step_ms)
+    return "training hardly waits for data then";
+  const double cores = input.loader->cores;
+  if (input.loader->is_cpu_limited || replayed.fetch_stretch > 1.05)
+    return fmt::format("all {:.2g} cores that can be had are used", cores);
+  if (input.loader->used_cores >= kAllUsed * cores)
+    return fmt::format("{:.2g} of {:.2g} cores are used", input.loader->used_cores, cores);
+  return "";
+}
+
 // What a user would try next and what it would bring: the answer that saves the attempt.
+class NoGain {
+ public:
+  NoGain(const RuleInput& input, predict::LoaderSetting setting)
+      : input_(input), setting_(setting), now_(expected_step_ms(input, *input.loader, setting)) {}
+
+  void add(const std::string& change, predict::LoaderSetting changed, const std::string& why = "") {
+    double speedup = now_ / expected_step_ms(input_, *input_.loader, changed);
+    if (speedup >= kLeastSpeedup) return;
+    result_.push_back(change + " " + gain_words(speedup) + (why.empty() ? "" : " (" + why + ")"));
+  }
+
+  std::vector<std::string> list() {
+    predict::LoaderSetting more = setting_;
+    if (setting_.workers < 1) {  // no worker is suggested: if that is because none would help, say so
+      more.workers = int(std::max(1u, input_.process.cpu_count));
+      add(fmt::format("num_workers={}", more.workers), more);
+      return std::move(result_);
+    }
+    more.workers = setting_.workers * 2;
+    add(fmt::format("more than {} worker{}", setting_.workers, setting_.workers == 1 ? "" : "s"), more,
+        why_no_more_workers(input_, setting_));
+    more = setting_;
+    more.prefetch_factor *= 2;
+    add(fmt::format("prefetch_factor={}", more.prefetch_factor), more);
+    if (input_.facts && input_.facts->io_share() >= kReadsAtAll) {
+      const double speedup = ceiling_without_reading(input_);
+      if (speedup < kLeastSpeedup)
+        result_.push_back(fmt::format("faster storage {} (reading is {:.0f} % of a fetch)",
+                                      gain_words(speedup), 100 * input_.facts->io_share()));
+    }
+    return std::move(result_);
+  }
+
+ private:
+  static constexpr double kReadsAtAll =
+      0.01;  // of the fetch: a dataset that does not read is not asked about disks
+
+  const RuleInput& input_;
+  const predict::LoaderSetting setting_;
+  const double now_;
+  std::vector<std::string> result_;
+};
+
 std::vector<std::string> without_gain(const RuleInput& input, const std::vector<Finding>& findings) {
-  std::vector<std::string> result;
-  if (!input.loader || input.loader_check.trust() == predict::Trust::kCeilingOnly) return result;
+  if (!input.loader || input.loader_check.trust() == predict::Trust::kCeilingOnly) return {};
   predict::LoaderSetting setting = input.loader->setting;
   for (const Finding& finding : findings)
     if (finding.fix.setting == "num_workers" && finding.severity != Severity::kInfo)
       setting.workers = std::stoi(finding.fix.value);
-  double now = expected_step_ms(input, *input.loader, setting);
-  auto add = [&](const std::string& change, predict::LoaderSetting changed) {
-    double speedup = now / expected_step_ms(input, *input.loader, changed);
-    if (speedup < kLeastSpeedup) result.push_back(fmt::format("{} {}", change, gain_words(speedup)));
-  };
-  predict::LoaderSetting more = setting;
-  if (setting.workers < 1) {  // no worker is suggested: if that is because none would help, say so
-    more.workers = int(std::max(1u, input.process.cpu_count));
-    add(fmt::format("num_workers={}", more.workers), more);
-    return result;
-  }
-  more.workers = setting.workers * 2;
-  add(fmt::format("more than {} worker{}", setting.workers, setting.workers == 1 ? "" : "s"), more);
-  more = setting;
-  more.prefetch_factor *= 2;
-  add(fmt::format("prefetch_factor={}", more.prefetch_factor), more);
-  return result;
+  return NoGain(input, setting).list();
 }
 
 void state_replay(const RuleInput& input, Diagnosis& diagnosis) {

@@ -2,6 +2,7 @@
 #include "analyzer/advise/rule.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace gpuwatch::advise {
 
@@ -49,6 +50,11 @@ double RuleInput::device_floor_ms() const {
   return busiest / double(rank.steps.size()) / 1e6;
 }
 
+int RuleInput::most_workers() const {
+  const int cores = int(std::max(1u, process.cpu_count));
+  return std::clamp(cores / std::max(1, ranks_on_host), 1, kMostWorkers);
+}
+
 double RuleInput::input_floor_ms() const {
   const predict::LoaderRecording* recording = loader ? loader : producers ? &producers->loader : nullptr;
   double host = recording ? predict::step_without_input_ms(*recording)
@@ -71,6 +77,20 @@ Finding make_finding(const Rule& rule, const RuleInput& input, double lost_share
 
 Evidence share_evidence(const RuleInput& input, attribute::Category category) {
   return {std::string(attribute::info(category).words), 100 * input.rank.share(category), "% of the step"};
+}
+
+double batch_variation(const predict::LoaderRecording& loader) {
+  double sum = 0, squares = 0, count = 0;
+  for (const predict::RecordedPass& pass : loader.passes) {
+    for (const predict::BatchCost& batch : pass.batches) {
+      sum += batch.service_ns;
+      squares += batch.service_ns * batch.service_ns;
+      ++count;
+    }
+  }
+  if (count < 2 || sum <= 0) return 0;
+  double mean = sum / count;
+  return std::sqrt(std::max(0.0, squares / count - mean * mean)) / mean;
 }
 
 double expected_step_ms(const RuleInput& input, const predict::LoaderRecording& loader,

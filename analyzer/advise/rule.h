@@ -17,6 +17,10 @@
 
 namespace gpuwatch::advise {
 
+struct InputFacts;  // advise/input_facts.h
+
+inline constexpr int kMostWorkers = 64;
+
 struct Threshold {
   std::string_view name;
   double value;
@@ -36,6 +40,7 @@ struct RuleInput {
   const predict::ProducerRecording* producers = nullptr;  // null: no loader threads of the program's own
   const predict::StreamRecording* streams = nullptr;      // null: no device timeline
   predict::ReplayCheck loader_check{}, stream_check{};
+  const InputFacts* facts = nullptr;  // null: no loader feeds the steps
 
   // What findings ranked before this one change; a prediction is made on top of it.
   std::optional<predict::LoaderSetting> assumed_loader{};
@@ -47,6 +52,7 @@ struct RuleInput {
   }
   double device_floor_ms() const;  // the step if only the device had to work; 0 without a device timeline
   double input_floor_ms() const;   // the step if data were always there
+  int most_workers() const;        // that this rank may use: its share of the machine's CPUs
   bool device_hidden() const;      // CUDA was used, and what the device did is not known
   uint32_t rank_number() const { return process.rank >= 0 ? uint32_t(process.rank) : 0; }
   const model::Loader* configured_loader() const;  // the loader that feeds the steps, null if none
@@ -80,6 +86,9 @@ predict::StreamRecording assumed_streams(const RuleInput& input);
 
 double expected_step_ms(const RuleInput& input, const predict::LoaderRecording& loader,
                         predict::LoaderSetting setting);
+
+// Spread of the batches' times, of their mean: what a longer buffer or another order evens out.
+double batch_variation(const predict::LoaderRecording& loader);
 
 // A gain below this is not worth a change: no finding about a setting is made for less.
 inline constexpr double kLeastSpeedup = 1.03;

@@ -12,5 +12,5 @@ def remembered_jobs():
 
 
 @pytest.fixture
-def zoo(inject, tmp_path, remembered_jobs):
-    return zoo_case.Zoo(inject, tmp_path, remembered_jobs)
+def zoo(inject, tmp_path, remembered_jobs, build, libgpuwatch):
+    return zoo_case.Zoo(inject, tmp_path, remembered_jobs, build, libgpuwatch)

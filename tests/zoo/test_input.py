@@ -1,23 +1,82 @@
 # SPDX-License-Identifier: Apache-2.0
 """The zoo's rows about the input pipeline."""
 
+import socketserver
+import threading
+import time
+
 import pytest
 from zoo_case import Case, check_healthy
 
-SLOW = "slow_dataset.py"
+SLOW, FILES = "slow_dataset.py", "file_dataset.py"
+MANY_SMALL, FEW_LARGE = (160, 16384), (4, 40 * 16384)  # the same samples, as a file each and as parts of four
+FORTY_TO_SIXTY = ["--service-ms", 40, "--train-ms", 60, "--batches", 30]
+EVERY_EPOCH_ANEW = ["--workers", 2, "--service-ms", 4, "--batches", 8, "--epochs", 8, "--train-ms", 40]
+UNEVEN = ["--workers", 3, "--service-ms", 45, "--slow-ms", 400, "--slow-every", 9, "--train-ms", 30, "--batches", 72]
+SLOW_COLLATE = ["--workers", 1, "--train-ms", 60, "--batches", 30]
+FROM_FILES = ["{files}", "--workers", 1, "--train-ms", 60]
 
+# Handing a batch over costs 0.5 ms on a quiet machine and 5 on a busy one. Steps are long against both, and what the
+# batches cost is sleep: a busy machine changes neither what is concluded nor whether a promise is kept.
 CASES = [
-    # 20 ms to make a batch beside 20 ms to use it: a worker hides it.
+    # 40 ms to make a batch beside 60 ms to use it: a worker hides it.
     Case(
-        "dataloader-workers", SLOW, has=["--workers", 0], neighbour=["--workers", 2, "--service-ms", 15],
-        fix={"setting": "num_workers", "value": ""}, location="slow_dataset.py:",
+        "dataloader-workers", SLOW, has=["--workers", 0, *FORTY_TO_SIXTY], neighbour=["--workers", 1, *FORTY_TO_SIXTY],
+        applied=["--workers", 1, *FORTY_TO_SIXTY], fix={"setting": "num_workers", "value": "1"}, location="slow_dataset.py:",
     ),
     # Ten quick batches, then one that takes as long as five steps: the mean is quick enough, the buffer too short for it.
     Case(
-        "dataloader-prefetch", SLOW, has=["--workers", 1, "--prefetch", 1, "--service-ms", 5, "--slow-ms", 120, "--slow-every", 12],
-        neighbour=["--workers", 1, "--prefetch", 16, "--service-ms", 5, "--slow-ms", 120, "--slow-every", 12],
+        "dataloader-prefetch", SLOW, has=["--workers", 1, "--prefetch", 1, "--service-ms", 10, "--slow-ms", 250, "--slow-every", 12, "--train-ms", 40],
+        neighbour=["--workers", 1, "--prefetch", 16, "--service-ms", 10, "--slow-ms", 250, "--slow-every", 12, "--train-ms", 80, "--batches", 40],
         fix={"setting": "prefetch_factor", "value": ""}, location="slow_dataset.py:",
         behind=("dataloader-workers",), why_behind="a second worker doubles the buffer as well",
+    ),
+    # Epochs of eight batches: workers start again before they have made much.
+    Case(
+        "dataloader-persistent-workers", SLOW, has=EVERY_EPOCH_ANEW, neighbour=[*EVERY_EPOCH_ANEW, "--persistent"],
+        applied=[*EVERY_EPOCH_ANEW, "--persistent"], fix={"setting": "persistent_workers", "value": "True"}, location="slow_dataset.py:",
+    ),
+    # Every ninth batch takes nine times as long, and two other workers have theirs ready meanwhile.
+    Case(
+        "dataloader-head-of-line", SLOW, has=UNEVEN, neighbour=["--workers", 3, "--service-ms", 150, "--train-ms", 30, "--batches", 30],
+        applied=[*UNEVEN, "--out-of-order"], fix={"setting": "in_order", "value": "False"}, location="slow_dataset.py:",
+        may_on_neighbour=("dataloader-workers",),
+    ),
+    # Four fifths of a batch are made by collate_fn.
+    Case(
+        "collate-cost", SLOW, has=[*SLOW_COLLATE, "--collate-ms", 80], neighbour=[*SLOW_COLLATE, "--service-ms", 100],
+        applied=SLOW_COLLATE, fix={"setting": "collate_fn"}, location="slow_dataset.py:", name="collate",
+        behind=("dataloader-workers",), why_behind="two workers collate beside each other",
+        on_neighbour=("dataloader-workers",),
+    ),
+    # Lists of numbers are pickled, sent through a pipe and made anew.
+    Case(
+        "collate-cost", SLOW, has=["--workers", 1, "--service-ms", 5, "--list-length", 100_000, "--batches", 30],
+        neighbour=["--workers", 1, "--service-ms", 5, "--train-ms", 60, "--batches", 30], gain="ceiling",
+        fix={"setting": "batch"}, location="slow_dataset.py:", name="hand-over",
+        behind=("dataloader-workers",), why_behind="two workers pickle beside each other",
+    ),
+    # Four reads of 50 ms for a batch, from large files: more than two workers can hide.
+    Case(
+        "input-storage", FILES, has=FROM_FILES, neighbour=FROM_FILES, applied=FROM_FILES,
+        files=FEW_LARGE, storage={"read_us": 50000}, neighbour_storage=None, applied_storage={"read_us": 5000},
+        fix={"setting": "storage", "value": ""}, location="file_dataset.py:",
+        behind=("dataloader-workers",), why_behind="reads of two workers overlap",
+    ),
+    # The same from a file for each sample: 25 ms to open it, no time to read it.
+    Case(
+        "input-small-files", FILES, has=FROM_FILES, neighbour=FROM_FILES,
+        files=MANY_SMALL, storage={"open_us": 25000}, neighbour_files=FEW_LARGE, neighbour_storage={"read_us": 50000},
+        fix={"setting": "shards", "value": "16384"}, location="file_dataset.py:", gain="ceiling",
+        behind=("dataloader-workers",), why_behind="opens of two workers overlap",
+        on_neighbour=("input-storage",), may_on_neighbour=("dataloader-workers",),
+    ),
+    # Two epochs over 2.5 MiB that the machine could keep.
+    Case(
+        "input-cacheable", FILES, has=[*FROM_FILES, "--epochs", 2], neighbour=[*FROM_FILES, "--epochs", 2, "--cache"],
+        files=FEW_LARGE, storage={"read_us": 25000}, neighbour_storage={"read_us": 2500},
+        fix={"setting": "cache", "value": ""}, location="file_dataset.py:", gain="ceiling",
+        behind=("dataloader-workers", "input-storage"), why_behind="faster storage is worth as much",
     ),
 ]  # fmt: skip
 
@@ -25,6 +84,36 @@ CASES = [
 @pytest.mark.parametrize("case", CASES, ids=Case.name_of)
 def test_input(case, zoo):
     zoo.check(case)
+
+
+class SlowServer(socketserver.BaseRequestHandler):
+    """Answers each request of four bytes with 64, after 25 ms."""
+
+    def handle(self):
+        while self.request.recv(4):
+            time.sleep(0.025)
+            self.request.sendall(bytes(64))
+
+
+@pytest.fixture
+def server():
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), SlowServer) as it:
+        it.daemon_threads = True
+        threading.Thread(target=it.serve_forever, daemon=True).start()
+        yield it.server_address[1]
+        it.shutdown()
+
+
+def test_remote_storage(zoo, server):
+    zoo.check(
+        Case(
+            "input-remote-storage", FILES, has=[str(server), *FROM_FILES[1:]], neighbour=FROM_FILES,
+            neighbour_files=FEW_LARGE, neighbour_storage={"read_us": 50000},
+            fix={"setting": "storage", "value": "local"}, location="file_dataset.py:", gain="ceiling",
+            behind=("dataloader-workers",), why_behind="two workers wait beside each other",
+            on_neighbour=("input-storage",), may_on_neighbour=("dataloader-workers",),
+        )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

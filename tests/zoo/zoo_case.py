@@ -17,6 +17,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "storage"))
+from slow import SlowFiles  # noqa: E402
+
 PROGRAMS = Path(__file__).with_name("programs")
 WORTH_NAMING = 1.03  # a gain below this is none: kLeastSpeedup of analyzer/advise/rule.h
 
@@ -39,6 +42,11 @@ class Case:
     env: dict = field(default_factory=dict)
     neighbour_env: dict = None  # None: as env
     prefix: tuple = ()  # command words before the interpreter (`unshare`, `taskset`, ...)
+    files: tuple = ()  # (how many, bytes each): "{files}" among the arguments is their folder
+    neighbour_files: tuple = None  # None: as files
+    storage: dict = None  # how slow they are: arguments of SlowFiles (tests/storage/slow.py); None: as they come
+    neighbour_storage: dict = None
+    applied_storage: dict = None
     name: str = ""  # where one cause has several cases
 
     def name_of(self):
@@ -82,17 +90,33 @@ class Job:
 class Zoo:
     """Runs rows and checks what they conclude. Runs are remembered: several tests may look at the same job."""
 
-    def __init__(self, inject, folder, remembered):
+    def __init__(self, inject, folder, remembered, build, libgpuwatch):
         self.inject, self.folder, self.remembered = inject, folder, remembered
+        self.build, self.libgpuwatch = build, libgpuwatch
 
-    def run(self, program, arguments, env=None, prefix=()):
-        words = [*prefix, sys.executable, PROGRAMS / program, *arguments]
-        key = (tuple(str(word) for word in words), tuple(sorted((env or {}).items())))
+    def run(self, program, arguments, env=None, prefix=(), files=(), storage=None):
+        env = dict(env or {})
+        key = repr((program, arguments, env, prefix, files, storage))
         if key not in self.remembered:
+            words = [str(word).replace("{files}", str(self.made(files))) for word in arguments]
+            if storage:
+                env.update(SlowFiles(self.build, self.made(files), **storage).environment(self.libgpuwatch))
             out = self.folder / f"run{len(self.remembered)}"
-            injected = self.inject(words, env={**(env or {}), "GPUWATCH_OUT": out})
-            self.remembered[key] = Job(injected, [program, *arguments])
+            injected = self.inject([*prefix, sys.executable, PROGRAMS / program, *words], env={**env, "GPUWATCH_OUT": out})
+            self.remembered[key] = Job(injected, [program, *words, files or "", storage or ""])
         return self.remembered[key]
+
+    def made(self, files):
+        """The folder of (how many, bytes each) files."""
+        if not files:
+            return ""
+        count, size = files
+        folder = self.folder / f"files-{count}-{size}"
+        if not folder.exists():
+            folder.mkdir()
+            for number in range(count):
+                (folder / f"{number:06}.bin").write_bytes(number.to_bytes(4, "little") * (size // 4))
+        return folder
 
     def check(self, case):
         self.check_has(case)
@@ -101,7 +125,7 @@ class Zoo:
             self.check_applied(case)
 
     def check_has(self, case):
-        job = self.run(case.program, case.has, case.env, case.prefix)
+        job = self.run(case.program, case.has, case.env, case.prefix, case.files, case.storage)
         found = job.find(case.cause)
         assert found, f"{case.cause} was not found\n{job.say()}"
         assert found["severity"] in case.severity, f"{case.cause} is {found['severity']}\n{job.say()}"
@@ -124,7 +148,8 @@ class Zoo:
 
     def check_neighbour(self, case):
         env = case.env if case.neighbour_env is None else case.neighbour_env
-        job = self.run(case.program, case.neighbour, env, case.prefix)
+        files = case.files if case.neighbour_files is None else case.neighbour_files
+        job = self.run(case.program, case.neighbour, env, case.prefix, files, case.neighbour_storage)
         found = job.find(case.cause)
         assert not found or found["severity"] == "info" != case.severity[0], f"{case.cause} on its neighbour\n{job.say()}"
         expected, allowed = set(case.on_neighbour), set(case.on_neighbour) | set(case.may_on_neighbour)
@@ -132,8 +157,8 @@ class Zoo:
 
     def check_applied(self, case):
         """The promise kept: the job with the fix applied takes a step time within the predicted interval."""
-        before = self.run(case.program, case.has, case.env, case.prefix)
-        after = self.run(case.program, case.applied, case.env, case.prefix)
+        before = self.run(case.program, case.has, case.env, case.prefix, case.files, case.storage)
+        after = self.run(case.program, case.applied, case.env, case.prefix, case.files, case.applied_storage)
         predicted = before.find(case.cause)["prediction"]
         achieved = after.report["ranks"][0]["steps"]["mean_ms"]
         assert predicted["low"] <= achieved <= predicted["high"], (

@@ -23,21 +23,6 @@ constexpr Threshold kThresholds[] = {
     {"prefetch_factor", kMostAhead, "batches a worker", "every batch ahead is held in shared memory"},
 };
 
-// Spread of the batch times against their mean: what a longer buffer evens out.
-double variation(const predict::LoaderRecording& loader) {
-  double sum = 0, squares = 0, count = 0;
-  for (const predict::RecordedPass& pass : loader.passes) {
-    for (const predict::BatchCost& batch : pass.batches) {
-      sum += batch.service_ns;
-      squares += batch.service_ns * batch.service_ns;
-      ++count;
-    }
-  }
-  if (count < 2 || sum <= 0) return 0;
-  double mean = sum / count;
-  return std::sqrt(std::max(0.0, squares / count - mean * mean)) / mean;
-}
-
 std::optional<Finding> evaluate(const RuleInput& input) {
   predict::LoaderSetting setting = input.loader_setting();
   double lost =
@@ -61,7 +46,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.title = "Batches take unequal time and too few are made ahead";
   finding.evidence = {share_evidence(input, attribute::Category::InputNoPrefetch),
                       share_evidence(input, attribute::Category::InputHeadOfLine),
-                      {"spread of the batch times", 100 * variation(*input.loader), "% of their mean"}};
+                      {"spread of the batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
   finding.fix.setting = "prefetch_factor";
   finding.fix.value = std::to_string(setting.prefetch_factor);
   finding.fix.summary = fmt::format("prefetch_factor={}", setting.prefetch_factor);

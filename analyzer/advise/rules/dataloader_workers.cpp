@@ -18,7 +18,6 @@ using attribute::Group;
 
 constexpr double kLeastInputShare = 0.05;
 constexpr double kWithinBest = 1.01;
-constexpr int kMostWorkers = 64;
 
 constexpr Threshold kThresholds[] = {
     {"share of the step spent waiting for data", kLeastInputShare, "of the step",
@@ -31,16 +30,10 @@ constexpr Threshold kThresholds[] = {
      "beyond it the replay's assumption of one undisturbed result queue fails"},
 };
 
-// Workers that this rank may use: its share of the CPUs of the machine.
-int most_workers(const RuleInput& input) {
-  int cores = int(std::max(1u, input.process.cpu_count));
-  return std::clamp(cores / std::max(1, input.ranks_on_host), 1, kMostWorkers);
-}
-
 // The smallest count within 1 % of the best. 0 is a candidate only where it is what was recorded.
 int best_workers(const RuleInput& input, const predict::LoaderRecording& loader) {
   predict::LoaderSetting setting = loader.setting;
-  int most = std::max(most_workers(input), setting.workers);
+  int most = std::max(input.most_workers(), setting.workers);
   std::vector<double> steps_ms;
   for (setting.workers = 1; setting.workers <= most; ++setting.workers)
     steps_ms.push_back(expected_step_ms(input, loader, setting));
@@ -98,7 +91,7 @@ std::optional<Finding> own_threads(const RuleInput& input, double lost) {
   int now = setting.workers;
   double without_wait_ms = std::max(input.input_floor_ms(), 1e-3);
   setting.workers = std::min(int(std::ceil(producers.service_ms / without_wait_ms)),
-                             std::max(most_workers(input), best_workers(input, producers.loader)));
+                             std::max(input.most_workers(), best_workers(input, producers.loader)));
   if (setting.workers <= now) return std::nullopt;
 
   Finding finding = make_finding(kDataloaderWorkers, input, lost);

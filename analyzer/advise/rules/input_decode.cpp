@@ -33,8 +33,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   }
   if (service <= 0 || cpu / service < kLeastCpuShare) return std::nullopt;
   predict::LoaderSetting setting = input.loader->setting;
-  int most = std::max<int>(1, int(input.process.cpu_count) / std::max(1, input.ranks_on_host));
-  setting.workers = std::max(setting.workers, most);
+  setting.workers = std::max(setting.workers, input.most_workers());
   predict::LoaderReplay all_cores = predict::replay(*input.loader, setting);
   double step = std::max(all_cores.step_ms, input.device_floor_ms());
   double left = step > 0 ? all_cores.wait_ms / step : 0;

@@ -163,8 +163,7 @@ Job make_loader_job(const LoaderJob& wanted) {
     batch.fetch = {at_ms(from.begin), at_ms(from.end)};
     double service = wanted.service_ms(i) * kNsPerMs;
     batch.fetch_run_delay_ns = Ns(service * wanted.run_delay_share);
-    batch.fetch_cpu_ns = Ns(service * wanted.cpu_share);
-    batch.fetch_blocked_ns = wanted.cpu_share > 0 ? 0 : Ns(service);
+    batch.fetch_cpu_ns = std::max<Ns>(1, Ns(service * wanted.cpu_share));  // the rest is sleep; 0: not known
     batch.next = {at_ms(from.asked), at_ms(from.got)};
     if (batch.next.end <= batch.next.begin) batch.next.end = batch.next.begin + 1;
     if (wanted.workers > 0) {
@@ -173,6 +172,7 @@ Job make_loader_job(const LoaderJob& wanted) {
     }
     waited += from.got - from.asked;
     double end = i + 1 < schedule.batches.size() ? schedule.batches[i + 1].asked : schedule.end;
+    wanted.describe(batch);
     pass.batches.push_back(batch);
     steps.push_back({at_ms(from.asked), at_ms(end)});
   }

@@ -31,7 +31,8 @@ struct LoaderJob {
   double cpu_share = 0;  // of a fetch
   std::function<double(size_t)> service_ms = [](size_t) { return 10.0; };
   std::function<double(size_t)> think_ms = [](size_t) { return 4.0; };
-  double run_delay_share = 0;  // added to each fetch
+  double run_delay_share = 0;                                          // added to each fetch
+  std::function<void(model::Batch&)> describe = [](model::Batch&) {};  // what else is known of a batch
 };
 
 // Start of each next(), by the textbook recurrence: a worker begins a batch when it is free and was asked,

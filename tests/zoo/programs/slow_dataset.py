@@ -23,7 +23,24 @@ class Samples(Dataset):
         batch = index // options.batch_size
         is_slow = options.slow_every and batch % options.slow_every == options.slow_every - 1
         time.sleep((options.slow_ms if is_slow else options.service_ms) / 1e3 / options.batch_size)
+        if options.list_length:
+            return [float(index)] * options.list_length
         return torch.full((16,), float(index))
+
+
+class SlowCollate:
+    """Does work that belongs elsewhere before it stacks the samples."""
+
+    def __init__(self, milliseconds):
+        self.milliseconds = milliseconds
+
+    def __call__(self, samples):
+        time.sleep(self.milliseconds / 1e3)
+        return torch.stack(samples)
+
+
+def as_they_are(samples):
+    return [torch.zeros(16), samples]
 
 
 def parse():
@@ -39,6 +56,8 @@ def parse():
     parser.add_argument("--service-ms", type=float, default=20)
     parser.add_argument("--slow-ms", type=float, default=0)
     parser.add_argument("--slow-every", type=int, default=0)
+    parser.add_argument("--collate-ms", type=float, default=0)
+    parser.add_argument("--list-length", type=int, default=0, help="samples are lists of numbers, handed over as they are")
     parser.add_argument("--train-ms", type=float, default=20)
     return parser.parse_args()
 
@@ -52,7 +71,8 @@ def main():
     options = parse()
     model = Model(options.train_ms)
     common = dict(num_workers=options.workers, prefetch_factor=options.prefetch, persistent_workers=options.persistent)
-    loader = DataLoader(Samples(options), options.batch_size, in_order=not options.out_of_order, **common)
+    collate = as_they_are if options.list_length else SlowCollate(options.collate_ms) if options.collate_ms else None
+    loader = DataLoader(Samples(options), options.batch_size, in_order=not options.out_of_order, collate_fn=collate, **common)
     validation = DataLoader(Samples(options), options.batch_size, num_workers=1) if options.validate else None
     for _ in range(options.epochs):
         for batch in loader:

@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/input_facts.h"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "analyzer/predict/loader_replay.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using model::Batch;
+using model::HostCall;
+using model::kNone;
+using model::Ns;
+using trace::OpClass;
+
+constexpr Ns kWaited = 100'000;  // a shorter next() found its batch ready
+
+// Empty where the consumer did not wait for it.
+std::optional<double> hand_over_ns(const Batch& batch) {
+  const bool waited = batch.next.length() > kWaited && batch.next.begin < batch.fetch.end;
+  if (!waited || batch.next.end <= batch.fetch.end) return std::nullopt;
+  return double(batch.next.end - batch.fetch.end);
+}
+
+double lowest_decile(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto decile = values.begin() + ptrdiff_t(values.size() / 10);
+  std::nth_element(values.begin(), decile, values.end());
+  return *decile;
+}
+
+void add_batch(const Batch& batch, InputFacts& facts) {
+  facts.threads = std::max(facts.threads, batch.thread_count);
+  if (batch.fetch.length() <= 0) return;
+  ++facts.batches;
+  facts.fetch_ns += double(batch.fetch.length());
+  facts.cpu_ns += double(batch.fetch_cpu_ns);
+  facts.run_delay_ns += double(batch.fetch_run_delay_ns);
+  facts.collate_ns += double(std::min(batch.collate_ns, batch.fetch.length()));
+  facts.io_ns += double(std::min(std::max(batch.fetch_io_ns, batch.fetch_blocked_ns), batch.fetch.length()));
+  facts.bytes_read += batch.bytes_read;
+  facts.disk_bytes += batch.disk_bytes;
+  facts.opens += batch.opens;
+  facts.reads += batch.reads;
+  facts.is_counted |= batch.reads > 0 || batch.opens > 0;
+}
+
+// A pass that was left early read less than the next one may.
+void add_pass(const model::LoaderPass& pass, const model::Loader& loader, InputFacts& facts) {
+  InputFacts::Pass sums;
+  for (const Batch& batch : pass.batches) {
+    if (batch.fetch.length() <= 0) continue;
+    ++sums.batches;
+    sums.bytes_read += batch.bytes_read;
+    sums.disk_bytes += batch.disk_bytes;
+    sums.io_ns += double(std::max(batch.fetch_io_ns, batch.fetch_blocked_ns));
+  }
+  const bool is_whole = loader.batches <= 0 || sums.batches >= size_t(loader.batches);
+  if (sums.batches > 0 && is_whole) facts.passes.push_back(sums);
+}
+
+// The recorded calls of one thread inside the fetches of this loader.
+class FetchCalls {
+ public:
+  FetchCalls(const model::Run& run, const model::Process& rank, InputFacts& facts)
+      : run_(run), rank_(rank), facts_(facts) {}
+
+  void add(const model::Thread& thread, const std::vector<Ns>& fetches) {
+    Ns fetch_end = 0, io_end = 0;
+    for (const HostCall& call : thread.calls) {
+      if (call.op_class == OpClass::Fetch && std::binary_search(fetches.begin(), fetches.end(), call.begin))
+        fetch_end = std::max(fetch_end, call.end);
+      if (call.begin >= fetch_end || call.begin < io_end) continue;
+      add_call(thread, call, io_end);
+    }
+  }
+
+  void finish() {
+    for (const auto& [text, ns] : by_mount_) {
+      if (ns <= facts_.mount_ns) continue;
+      facts_.mount_ns = ns;
+      facts_.mount = mount_of(text);
+    }
+  }
+
+ private:
+  void add_call(const model::Thread& thread, const HostCall& call, Ns& io_end) {
+    const double ns = double(call.end - call.begin);
+    switch (call.op_class) {
+      case OpClass::Open:
+      case OpClass::Stat:
+        facts_.open_ns += ns;
+        break;
+      case OpClass::Read:
+        facts_.read_ns += ns;
+        break;
+      case OpClass::Receive:
+        facts_.receive_ns += ns;
+        break;
+      default:
+        return;
+    }
+    io_end = call.end;
+    if (call.detail >= thread.io_details.size()) return;
+    const uint32_t text = thread.io_details[call.detail].path();
+    if (text == 0 || call.op_class == OpClass::Receive) return;
+    by_mount_[text] += ns;
+    const model::Mount* mount = mount_of(text);
+    if (mount && mount->is_remote) facts_.remote_ns += ns;
+  }
+
+  const model::Mount* mount_of(uint32_t text) {
+    const auto [known, is_new] = mounts_.emplace(text, nullptr);
+    if (!is_new) return known->second;
+    const auto name = run_.texts.find(text);
+    if (name == run_.texts.end()) return nullptr;
+    for (const model::Mount& mount : rank_.mounts)
+      if (mount.point == name->second) known->second = &mount;
+    return known->second;
+  }
+
+  const model::Run& run_;
+  const model::Process& rank_;
+  InputFacts& facts_;
+  std::map<uint32_t, double> by_mount_;
+  std::map<uint32_t, const model::Mount*> mounts_;
+};
+
+// Of the fetches that workers made, the CPU time that fell into an interval.
+double fetch_cpu_in(const model::Process& process, uint32_t loader, model::Interval when) {
+  double sum = 0;
+  for (const model::LoaderPass& pass : process.passes) {
+    if (pass.loader != loader || pass.workers.empty()) continue;
+    for (const Batch& batch : pass.batches) {
+      const Ns inside = std::min(batch.fetch.end, when.end) - std::max(batch.fetch.begin, when.begin);
+      if (inside > 0) sum += double(batch.fetch_cpu_ns) * double(inside) / double(batch.fetch.length());
+    }
+  }
+  return sum;
+}
+
+void add_machine(const model::Process& process, uint32_t loader, model::Interval when, InputFacts& facts) {
+  const model::Sample* first = nullptr;
+  const model::Sample* last = nullptr;
+  for (const model::Sample& sample : process.samples) {
+    if (sample.time < when.begin || sample.time > when.end) continue;
+    if (!first) first = &sample;
+    last = &sample;
+    const uint64_t available = sample.memory_available_bytes;
+    if (available == 0) continue;
+    facts.memory_available_bytes =
+        facts.memory_available_bytes ? std::min(facts.memory_available_bytes, available) : available;
+  }
+  if (!first || last->time <= first->time) return;
+  const double wall = double(last->time - first->time);
+  facts.sampled_worker_cpu_ns = std::max(0.0, double(last->children_cpu_ns - first->children_cpu_ns));
+  facts.sampled_fetch_cpu_ns = fetch_cpu_in(process, loader, {first->time, last->time});
+  facts.disk_busy_share = std::clamp(double(last->disk_busy_ns - first->disk_busy_ns) / wall, 0.0, 1.0);
+  if (last->disk_read_bytes > first->disk_read_bytes)
+    facts.disk_bytes_s = double(last->disk_read_bytes - first->disk_read_bytes) / wall * 1e9;
+}
+
+}  // namespace
+
+InputFacts input_facts(const model::Run& run, const attribute::RankAttribution& rank) {
+  InputFacts facts;
+  const model::Process& process = run.processes.at(rank.process);
+  const uint32_t loader = predict::main_loader(run, rank);
+  if (loader == kNone) return facts;
+
+  std::map<uint32_t, std::vector<Ns>> fetches;  // process -> when its fetches for this loader began
+  model::Interval when{0, 0};
+  std::vector<double> hand_overs;
+  for (const model::LoaderPass& pass : process.passes) {
+    if (pass.loader != loader) continue;
+    for (const Batch& batch : pass.batches) {
+      const bool has_worker = batch.worker < pass.workers.size();
+      add_batch(batch, facts);
+      if (batch.fetch.length() <= 0) continue;
+      if (const auto taken = hand_over_ns(batch); taken && has_worker) hand_overs.push_back(*taken);
+      fetches[has_worker ? pass.workers[batch.worker].process : rank.process].push_back(batch.fetch.begin);
+      when.begin = when.begin == 0 ? batch.fetch.begin : std::min(when.begin, batch.fetch.begin);
+      when.end = std::max(when.end, batch.fetch.end);
+    }
+    add_pass(pass, process.loaders[loader], facts);
+  }
+  facts.hand_over_ns = lowest_decile(std::move(hand_overs));
+  FetchCalls calls(run, process, facts);
+  for (auto& [from, begins] : fetches) {
+    if (from >= run.processes.size()) continue;
+    std::sort(begins.begin(), begins.end());
+    for (const model::Thread& thread : run.processes[from].threads) calls.add(thread, begins);
+  }
+  calls.finish();
+  add_machine(process, loader, when, facts);
+  return facts;
+}
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+
+#include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/rule.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kDataloaderHeadOfLine;
+
+namespace {
+
+using attribute::Category;
+
+constexpr double kLeastShare = 0.02;
+
+constexpr Threshold kThresholds[] = {
+    {"waiting for one batch while a later one is finished", kLeastShare, "of the step",
+     "two equal workers finish within a percent of each other by chance"},
+    kLeastGain,
+};
+
+// DataLoader(in_order=...) came with PyTorch 2.6. An unknown version is taken for a new one.
+bool has_in_order(const model::Process& process) {
+  const auto torch = process.facts.find("torch");
+  if (torch == process.facts.end()) return true;
+  const char* at = torch->second.data();
+  const char* end = at + torch->second.size();
+  int major = 0, minor = 0;
+  const auto dot = std::from_chars(at, end, major);
+  if (dot.ec != std::errc() || dot.ptr == end) return true;
+  std::from_chars(dot.ptr + 1, end, minor);
+  return major > 2 || (major == 2 && minor >= 6);
+}
+
+void name_fix(Finding& finding, const RuleInput& input) {
+  finding.fix.setting = "in_order";
+  finding.fix.value = "False";
+  if (has_in_order(input.process)) {
+    finding.fix.summary = "in_order=False: batches come as they are ready, their order changes";
+    finding.fix.snippet = "DataLoader(..., in_order=False)";
+  } else {
+    finding.fix.summary = "batches of even cost: bucket samples by size (in_order=False needs PyTorch 2.6)";
+  }
+  if (const model::Loader* configured = input.configured_loader())
+    finding.fix.location = configured->location;
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  if (!input.loader) return std::nullopt;
+  predict::LoaderSetting setting = input.loader_setting();
+  const double lost = input.rank.share(Category::InputHeadOfLine);
+  if (setting.workers < 2 || !setting.in_order || lost < kLeastShare) return std::nullopt;
+  const double now = expected_step_ms(input, *input.loader, setting);
+  setting.in_order = false;
+  const double after = expected_step_ms(input, *input.loader, setting);
+  if (now < after * kLeastSpeedup) return std::nullopt;
+
+  Finding finding = make_finding(kDataloaderHeadOfLine, input, std::max(lost, 1 - after / now));
+  finding.title = "One slow batch holds back batches that are ready";
+  finding.evidence = {share_evidence(input, Category::InputHeadOfLine),
+                      share_evidence(input, Category::InputNoPrefetch),
+                      {"spread of the batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
+  name_fix(finding, input);
+  finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
+  if (!finding.prediction) finding.ceiling_speedup = now / after * (1 + std::abs(input.loader_check.error()));
+  return finding;
+}
+
+}  // namespace
+
+const Rule kDataloaderHeadOfLine{
+    "dataloader-head-of-line",
+    "One slow batch holds back batches that other workers have finished: the loader hands them out in order.",
+    "Data waits during which a later batch was ready and the one owed was not, and a replay in the order of "
+    "completion that is faster with the same workers. Where no batch is ready the cause is "
+    "`dataloader-workers`; where workers stand idle, `dataloader-prefetch`.",
+    "`in_order=False` at the loader's line (PyTorch 2.6; the order of samples then depends on their cost), "
+    "or "
+    "batches of even cost: samples bucketed by size.",
+    kThresholds,
+    evaluate};
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/rule.h"
+#include "analyzer/advise/storage.h"
+#include "analyzer/io/printable.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kInputRemoteStorage;
+
+namespace {
+
+constexpr Threshold kThresholds[] = {
+    kReadWait,
+    kReadShare,
+    kCacheSpeed,
+    {"of recorded reading, on remote file systems and sockets", kRemoteShare, "of its time",
+     "the larger part decides where to look"},
+    kLeastGain,
+};
+
+// How long copying a pass's data takes at the rate that was seen: one reader after the other, as a copy does.
+std::string copy_words(const InputFacts& facts) {
+  uint64_t bytes = 0;
+  for (const InputFacts::Pass& pass : facts.passes) bytes = std::max(bytes, pass.bytes_read);
+  if (bytes == 0 || facts.bytes_s() <= 0) return "";
+  const double seconds = double(bytes) / facts.bytes_s();
+  const std::string time = seconds < 90 ? fmt::format("{:.0f} s", std::max(seconds, 1.0))
+                                        : fmt::format("{:.0f} min", seconds / 60);
+  return fmt::format(" ({} a pass, about {} at the rate seen)", size_words(double(bytes)), time);
+}
+
+void name_fix(Finding& finding, const RuleInput& input) {
+  const InputFacts& facts = *input.facts;
+  finding.fix.setting = "storage";
+  finding.fix.value = "local";
+  finding.fix.location = reading_location(input);
+  const std::string type = facts.mount && facts.mount->is_remote ? facts.mount->type : "";
+  if (type == "9p" || type == "drvfs" || type == "virtiofs")
+    finding.fix.summary = "copy the data into this system's own file system" + copy_words(facts);
+  else if (type.empty())
+    finding.fix.summary =
+        "download the data to a local disk first" + copy_words(facts) + ", or a cache layer in the same zone";
+  else
+    finding.fix.summary = fmt::format("copy the data from {} to a local disk{}, or a cache layer",
+                                      io::printable(facts.mount->point), copy_words(facts));
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  if (reading_of(input) != Reading::kRemote) return std::nullopt;
+  const double ceiling = ceiling_without_reading(input);
+  if (ceiling < kLeastSpeedup) return std::nullopt;
+  const InputFacts& facts = *input.facts;
+  Finding finding = make_finding(kInputRemoteStorage, input, 1 - 1 / ceiling);
+  finding.title = facts.receive_ns > facts.remote_ns
+                      ? "Data comes over the network, sample by sample"
+                      : fmt::format("Data is read from a remote file system ({})",
+                                    facts.mount ? io::printable(facts.mount->type) : "type not known");
+  finding.evidence = reading_evidence(input);
+  if (facts.opens + facts.reads > 0)
+    finding.evidence.push_back(
+        {"a call that opens or reads", facts.io_ns / double(facts.opens + facts.reads) / 1e3, "us"});
+  name_fix(finding, input);
+  finding.ceiling_speedup = ceiling;
+  return finding;
+}
+
+}  // namespace
+
+const Rule kInputRemoteStorage{
+    "input-remote-storage",
+    "The data is read over a network while training waits: from a network file system, a mounted object "
+    "store "
+    "or sockets.",
+    "The larger part of the recorded reading is on a mount of a remote type (NFS, SMB, FUSE of an object "
+    "store, 9p, Lustre, ...) or in receiving from sockets. The same on a local disk is `input-storage`.",
+    "A copy on a local disk, with its size and the time that it takes at the rate seen; a cache layer; the "
+    "same zone. Under WSL and in virtual machines: the system's own file system.",
+    kThresholds,
+    evaluate};
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/rule.h"
+#include "analyzer/advise/storage.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kInputStorage;
+
+namespace {
+
+constexpr double kFaster = 10;
+
+constexpr Threshold kThresholds[] = {
+    kReadWait,
+    kReadShare,
+    kCacheSpeed,
+    {"storage that the prediction assumes", kFaster, "times as fast",
+     "a disk of a laptop or a cloud volume reads 100 to 300 MB/s, one NVMe disk 2000 to 7000"},
+    kLeastGain,
+};
+
+// Bytes a second that the loader must deliver for training not to wait.
+double needed_bytes_s(const RuleInput& input) {
+  const double step_s = input.input_floor_ms() / 1e3;
+  const double a_step =
+      input.facts->per_batch(double(input.facts->bytes_read)) * input.loader->batches_per_step;
+  return step_s > 0 ? a_step / step_s : 0;
+}
+
+// Workers read beside each other: what more of them can hide needs no other storage.
+double with_all_workers_ms(const RuleInput& input) {
+  predict::LoaderSetting setting = input.loader_setting();
+  setting.workers = std::max(setting.workers, input.most_workers());
+  return expected_step_ms(input, *input.loader, setting);
+}
+
+void name_fix(Finding& finding, const RuleInput& input) {
+  finding.fix.setting = "storage";
+  const double needed = needed_bytes_s(input);
+  if (needed > 0) {
+    finding.fix.value = fmt::format("{:.3g} MB/s", needed / 1e6);
+    finding.fix.summary =
+        fmt::format("faster storage (local NVMe): training needs {:.3g} MB/s, a worker reads {:.3g} MB/s",
+                    needed / 1e6, input.facts->bytes_s() / 1e6);
+  } else {
+    finding.fix.summary = "faster storage (local NVMe), or data read ahead";
+  }
+  finding.fix.location = reading_location(input);
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  if (reading_of(input) != Reading::kSlow) return std::nullopt;
+  const predict::LoaderSetting setting = input.loader_setting();
+  const predict::LoaderRecording changed = with_reading(input, 1 / kFaster);
+  const double now = expected_step_ms(input, *input.loader, setting);
+  const double after = expected_step_ms(input, changed, setting);
+  if (std::min(now, with_all_workers_ms(input)) < after * kLeastSpeedup) return std::nullopt;
+
+  Finding finding = make_finding(kInputStorage, input, 1 - after / now);
+  finding.title = "Storage is too slow for the rate at which training takes batches";
+  finding.evidence = reading_evidence(input);
+  name_fix(finding, input);
+  finding.prediction = loader_prediction(input, changed, input.loader_check, setting);
+  if (finding.prediction)
+    finding.prediction->assumptions.push_back(fmt::format("storage {:.0f} times as fast", kFaster));
+  if (!finding.prediction) finding.ceiling_speedup = ceiling_without_reading(input);
+  return finding;
+}
+
+}  // namespace
+
+const Rule kInputStorage{
+    "input-storage",
+    "Local storage delivers the data more slowly than training takes it.",
+    "Fetches spend their time in reads that are slower than the page cache, on a file system of this machine "
+    "and not in opening many small files, and the replay with storage ten times as fast is faster than any "
+    "number of workers that the CPUs allow.",
+    "Faster storage, with the rate that training needs beside the rate that was measured; fewer bytes a "
+    "sample; reading ahead.",
+    kThresholds,
+    evaluate};
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/storage.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/advise/input_facts.h"
+#include "analyzer/io/printable.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+using attribute::Group;
+
+bool is_quick(const InputFacts& facts) {
+  return facts.is_counted && facts.bytes_s() > kCacheBytesS;
+}
+
+bool is_remote(const InputFacts& facts) {
+  const double recorded = facts.open_ns + facts.read_ns + facts.receive_ns;
+  return recorded > 0 && facts.remote_ns + facts.receive_ns >= kRemoteShare * recorded;
+}
+
+// A file a sample or so, each small: what costs is finding and opening it.
+bool has_small_files(const InputFacts& facts, const model::Loader* loader) {
+  if (facts.opens == 0) return false;
+  const double samples = double(facts.batches) * std::max(loader ? loader->batch_size : 1, 1);
+  return double(facts.opens) >= kLeastFiles * samples &&
+         double(facts.bytes_read) < kSmallFileBytes * double(facts.opens);
+}
+
+}  // namespace
+
+Reading reading_of(const RuleInput& input) {
+  if (!input.loader || !input.facts) return Reading::kNoMatter;
+  const InputFacts& facts = *input.facts;
+  const double waits = input.rank.share(Group::Input) - input.rank.share(Category::InputStartup);
+  if (waits < kLeastReadWait || facts.io_share() < kLeastReadShare || is_quick(facts))
+    return Reading::kNoMatter;
+  if (is_remote(facts)) return Reading::kRemote;
+  return has_small_files(facts, input.configured_loader()) ? Reading::kSmallFiles : Reading::kSlow;
+}
+
+predict::LoaderRecording with_reading(const RuleInput& input, double factor) {
+  predict::LoaderRecording changed = *input.loader;
+  const double left = 1 - (1 - factor) * input.facts->io_share();
+  for (predict::RecordedPass& pass : changed.passes) {
+    for (predict::BatchCost& batch : pass.batches) {
+      batch.service_ns *= left;
+      batch.cpu_ns = std::min(batch.cpu_ns, batch.service_ns);
+    }
+  }
+  return changed;
+}
+
+double ceiling_without_reading(const RuleInput& input) {
+  const predict::LoaderSetting setting = input.loader_setting();
+  const double now = expected_step_ms(input, *input.loader, setting);
+  const double after = expected_step_ms(input, with_reading(input, 0), setting);
+  const double error = std::abs(input.loader_check.error());
+  return std::max(1.0, after > 0 ? now / after * (1 + error) : 1.0);
+}
+
+std::vector<Evidence> reading_evidence(const RuleInput& input) {
+  const InputFacts& facts = *input.facts;
+  std::vector<Evidence> result = {share_evidence(input, Category::InputIo),
+                                  {"reading for a batch", facts.per_batch(facts.io_ns) / 1e6, "ms"},
+                                  {"of making it", 100 * facts.io_share(), "% of the fetch"}};
+  if (facts.is_counted) {
+    result.push_back({"read for a batch", facts.per_batch(double(facts.bytes_read)) / 1e6, "MB"});
+    result.push_back({"files opened for a batch", facts.per_batch(double(facts.opens)), "files"});
+    result.push_back({"read while a worker reads", facts.bytes_s() / 1e6, "MB/s"});
+    if (facts.bytes_read > 0)
+      result.push_back({"of it from storage, not from the page cache",
+                        std::min(100.0, 100 * double(facts.disk_bytes) / double(facts.bytes_read)), "%"});
+  }
+  if (facts.mount)
+    result.push_back({fmt::format("in calls on {} ({})", io::printable(facts.mount->point),
+                                  io::printable(facts.mount->type)),
+                      facts.per_batch(facts.mount_ns) / 1e6, "ms a batch"});
+  if (facts.disk_busy_share > 0)
+    result.push_back({"busiest disk in use", 100 * facts.disk_busy_share, "% of the time"});
+  return result;
+}
+
+// "data.py:41 __getitem__": the function's name is for people, file and line are the location.
+std::string reading_location(const RuleInput& input) {
+  const model::Loader* loader = input.configured_loader();
+  if (!loader) return "";
+  return loader->code.empty() ? loader->location : loader->code.substr(0, loader->code.find(' '));
+}
+
+std::string size_words(double bytes) {
+  if (bytes >= 1024.0 * 1024 * 1024) return fmt::format("{:.3g} GiB", bytes / (1024.0 * 1024 * 1024));
+  if (bytes >= 1024.0 * 1024) return fmt::format("{:.3g} MiB", bytes / (1024.0 * 1024));
+  return fmt::format("{:.3g} KiB", bytes / 1024);
+}
+
+}  // namespace gpuwatch::advise
