@@ -9,6 +9,7 @@
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/storage.h"
+#include "analyzer/advise/words.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -131,6 +132,7 @@ std::vector<Finding> rank_findings(const RuleInput& recorded) {
     open = evaluate_all(input, result);
   }
   if (complains(result)) std::erase_if(result, [](const Finding& f) { return f.id == "healthy"; });
+  for (Finding& finding : result) use_words_of_framework(finding, input.configured_loader());
   return result;
 }
 

@@ -151,6 +151,7 @@ Json loader(const LoaderFacts& facts) {
   const model::Loader& configured = *facts.loader;
   Json result;
   result["class"] = clean(configured.class_name);
+  result["framework"] = clean(configured.framework);
   result["dataset"] = clean(configured.dataset);
   result["num_workers"] = known(configured.num_workers);
   result["batch_size"] = known(configured.batch_size);

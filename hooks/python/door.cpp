@@ -24,14 +24,27 @@ constinit std::atomic<bool> g_has_api{false};
 constinit std::atomic<bool> g_is_inside{false};  // set under the GIL
 constinit std::atomic<const char*> g_state{"no PyTorch in this process"};
 
+// The folders of the packages that have modules to wrap.
+struct Folder {
+  const char* name;
+  size_t length;
+};
+constexpr Folder kFolders[] = {
+    {"/torch/", 7}, {"/tensorflow/", 12}, {"/keras/", 7}, {"/ray/", 5}, {"/nvidia/dali/", 13},
+};
+
 // ".../torch/__pycache__/__init__.cpython-311.pyc", ".../torch/optim/optimizer.py". Whatever else lies below
 // a folder `torch` does no harm: the finder then waits for modules that never come.
-bool is_torch_source(const char* path) noexcept {
+bool is_framework_source(const char* path) noexcept {
   const size_t length = std::strlen(path);
   if (length < 9) return false;
   const char* end = path + length;
   const bool is_python = std::memcmp(end - 3, ".py", 3) == 0 || std::memcmp(end - 4, ".pyc", 4) == 0;
-  return is_python && memmem(path, length, "/torch/", 7) != nullptr;
+  if (GW_LIKELY(!is_python)) return false;
+  for (const Folder& folder : kFolders) {
+    if (memmem(path, length, folder.name, folder.length)) return true;
+  }
+  return false;
 }
 
 void give_up(const char* state) noexcept {
@@ -90,7 +103,7 @@ void arm() noexcept {
 }
 
 void look_at(const char* path) noexcept {
-  if (GW_LIKELY(!is_torch_source(path))) return;
+  if (GW_LIKELY(!is_framework_source(path))) return;
   const base::ErrnoGuard errno_guard;
   if (has_usable_interpreter()) enter_interpreter();
 }

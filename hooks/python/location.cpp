@@ -40,6 +40,10 @@ Location location_of(PyObject* frame, const char* file) noexcept {
 
 }  // namespace
 
+bool is_users_file(const char* path) noexcept {
+  return owner_of(path) == Owner::kUser;
+}
+
 Location users_location() noexcept {
   const ErrorGuard guard;
   Location in_library;

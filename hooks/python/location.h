@@ -15,4 +15,7 @@ using Location = base::Text<512>;
 
 Location users_location() noexcept;  // empty if there is none
 
+// Neither a library's file nor the interpreter's.
+bool is_users_file(const char* path) noexcept;
+
 }  // namespace gpuwatch::hooks::python

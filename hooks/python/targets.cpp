@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "hooks/python/framework_loaders.h"
 #include "hooks/python/object.h"
 #include "hooks/python/wrappers.h"
 #include "libinject/base/compiler.h"
@@ -50,17 +51,19 @@ Target* find_target(const char* module_name) noexcept {
 }  // namespace
 
 bool is_target(const char* module_name) noexcept {
-  return std::strncmp(module_name, "torch.", 6) == 0 && find_target(module_name) != nullptr;
+  if (std::strncmp(module_name, "torch.", 6) == 0) return find_target(module_name) != nullptr;
+  return is_framework_module(module_name);
 }
 
 GW_COLD void prepare(const char* module_name, PyObject* module) noexcept {
   Target* target = find_target(module_name);
-  if (!target) return;
+  if (!target) return prepare_framework(module_name, module);
   target->is_executed = true;
   target->missing = target->prepare(module);
 }
 
 void prepare_loaded_modules() noexcept {
+  prepare_loaded_frameworks();
   for (Target& target : g_targets) {
     if (PyObject* module = loaded_module(target.module)) prepare(target.module, module);
   }
@@ -68,7 +71,7 @@ void prepare_loaded_modules() noexcept {
 
 StateText state_of_targets() noexcept {
   StateText state;
-  bool is_any_executed = false;
+  bool is_any_executed = has_met_framework();
   Parts missing = 0;
   for (const Target& target : g_targets) {
     missing |= target.missing;

@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""PyTorch Geometric: neighbours of a random graph, sampled by NeighborLoader."""
+
+import sys
+import time
+
+from common import BATCH, SAMPLE_MS, SAMPLES, Waits, finish, work
+from slow_data import torch
+from torch_geometric.data import Data
+from torch_geometric.loader import NeighborLoader
+
+torch.manual_seed(0)
+graph = Data(x=torch.randn(SAMPLES, 4), edge_index=torch.randint(0, SAMPLES, (2, 800)), y=torch.randint(0, 2, (SAMPLES,)))
+
+
+def slowly(data):
+    time.sleep(BATCH * SAMPLE_MS / 1e3)
+    return data
+
+
+loader = NeighborLoader(graph, num_neighbors=[4], batch_size=BATCH, num_workers=int(sys.argv[1]), transform=slowly)  # loader
+network = torch.nn.Linear(4, 2)
+optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+waits, steps = Waits(), 0
+for epoch in range(2):
+    for batch in waits.around(loader):
+        work(3)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(network(batch.x), batch.y).backward()
+        optimizer.step()
+        steps += 1
+finish(waits, steps)

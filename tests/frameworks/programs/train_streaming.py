@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MosaicML Streaming: MDS shards on the disk behind StreamingDataLoader."""
+
+import sys
+import tempfile
+import time
+
+from common import BATCH, SAMPLE_MS, SAMPLES, Waits, finish, work
+from slow_data import model, torch
+from streaming import MDSWriter, StreamingDataLoader, StreamingDataset
+
+folder = tempfile.mkdtemp()
+with MDSWriter(out=folder, columns={"index": "int"}, size_limit=1 << 12) as writer:
+    for index in range(SAMPLES):
+        writer.write({"index": index})
+
+
+class Slow(StreamingDataset):
+    def __getitem__(self, at):
+        index = super().__getitem__(at)["index"]
+        time.sleep(SAMPLE_MS / 1e3)
+        return torch.full((4,), float(index)), torch.tensor([1.0])
+
+
+dataset = Slow(local=folder, batch_size=BATCH, shuffle=False)
+loader = StreamingDataLoader(dataset, batch_size=BATCH, num_workers=int(sys.argv[1]))  # loader
+network = model()
+optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
+waits, steps = Waits(), 0
+for epoch in range(2):
+    for x, y in waits.around(loader):
+        work(3)
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(network(x), y).backward()
+        optimizer.step()
+        steps += 1
+finish(waits, steps)
