@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which framework a loader belongs to, in its user's eyes: the one that his own code calls, or whose class the
-// loader is. Names are those of frameworks.def.
+// Which framework a loader belongs to, in its user's eyes: the one that his own code calls, or whose class
+// the loader is. Names are those of frameworks.def.
 //
 // Thread safety: the GIL must be held; reads this thread's own frames. About 0.3 us a frame. Signal safety:
 // none.

@@ -30,7 +30,8 @@ struct Row {
   Op op;
 };
 constexpr Row kRows[] = {
-#define GW_METHOD(identifier, op_class, name, module, framework, kind) {name, module, framework, Op::identifier},
+#define GW_METHOD(identifier, op_class, name, module, framework, kind) \
+  {name, module, framework, Op::identifier},
 #include "hooks/python/frameworks.def"
 };
 constexpr size_t kRowCount = sizeof kRows / sizeof kRows[0];
@@ -72,7 +73,8 @@ void add_stage(base::Text<256>& stages, const char* class_name) noexcept {
   const size_t length = std::strlen(class_name);
   const char* suffix = "Dataset";
   const size_t suffix_length = std::strlen(suffix);
-  const bool has_suffix = length > suffix_length && std::strcmp(class_name + length - suffix_length, suffix) == 0;
+  const bool has_suffix =
+      length > suffix_length && std::strcmp(class_name + length - suffix_length, suffix) == 0;
   if (stages.size() > 0) stages.add(" < ");
   stages.add(class_name, has_suffix ? length - suffix_length : length);
 }
@@ -222,7 +224,8 @@ PyObject* wait_in(Op op, Iterator& iterator, PyObject* original, PyObject* self)
   const record::Scope scope = record::enter(id(op), loader);
   PyObject* result = g_api.PyObject_CallFunctionObjArgs(original, self, nullptr);
   const bool has_batch = result && !t_framework.is_exhausted;
-  record::leave(scope, has_batch ? 0 : trace::kFailed, loader, iterator.returned.load(std::memory_order_relaxed));
+  record::leave(scope, has_batch ? 0 : trace::kFailed, loader,
+                iterator.returned.load(std::memory_order_relaxed));
   context::maybe_sample(scope.begin);
   --t_framework.waiting;
   iterator.waits.fetch_sub(1, std::memory_order_relaxed);
@@ -278,7 +281,8 @@ struct Made {
     t_framework.iterator = 0;
     Known* known = result ? describe(kRows[kRow], self, dataset) : nullptr;
     if (known) iterator.loader.store(known->fields.id, std::memory_order_release);
-    record::leave(scope, known ? 0 : trace::kFailed, known ? known->fields.id : 0, known ? known->passes++ : 0);
+    record::leave(scope, known ? 0 : trace::kFailed, known ? known->fields.id : 0,
+                  known ? known->passes++ : 0);
     return result;
   }
 };
@@ -306,7 +310,8 @@ void end_wait(bool has_batch) noexcept {
   Iterator* iterator = t_open_wait.iterator;
   if (!iterator) return;
   t_open_wait.iterator = nullptr;
-  record::leave(t_open_wait.scope, has_batch ? 0 : trace::kFailed, iterator->loader.load(std::memory_order_relaxed),
+  record::leave(t_open_wait.scope, has_batch ? 0 : trace::kFailed,
+                iterator->loader.load(std::memory_order_relaxed),
                 iterator->returned.fetch_add(has_batch, std::memory_order_relaxed));
   context::maybe_sample(t_open_wait.scope.begin);
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for tf.data that Python does not see: inside a tf.function (Keras's fit() on TensorFlow, a loop over a
-// dataset in a graph) the iterator is asked by a kernel, on a thread of TensorFlow's pool, while the thread
+// Waits for tf.data that Python does not see: inside a tf.function (Keras's fit() on TensorFlow, a loop over
+// a dataset in a graph) the iterator is asked by a kernel, on a thread of TensorFlow's pool, while the thread
 // that trains is blocked in the function's call. hooks/tensorflow times the kernel; what it saw on other
 // threads is kept here until that call returns, and is recorded then as what the calling thread waited for.
 //
-// Thread safety: any; taking needs the GIL. Signal safety: none. Waits beyond the 4096 that one call may leave
-// are lost, and counted.
+// Thread safety: any; taking needs the GIL. Signal safety: none. Waits beyond the 4096 that one call may
+// leave are lost, and counted.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ namespace gpuwatch::hooks::python {
 
 // What this thread is in.
 struct FrameworkActivity {
-  uint32_t waiting = 0;      // wrapped next() calls
-  uint32_t graph_calls = 0;  // wrapped calls of graphs
-  uint32_t iterator = 0;     // number of the iterator being constructed, 0: none
+  uint32_t waiting = 0;       // wrapped next() calls
+  uint32_t graph_calls = 0;   // wrapped calls of graphs
+  uint32_t iterator = 0;      // number of the iterator being constructed, 0: none
   bool is_exhausted = false;  // the last wait on this thread ended without a batch
 };
 extern GW_TLS FrameworkActivity t_framework;

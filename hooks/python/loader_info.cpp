@@ -7,6 +7,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "hooks/python/framework.h"
 #include "hooks/python/iterators.h"
 #include "hooks/python/location.h"
 #include "hooks/python/object.h"
@@ -20,6 +21,7 @@ namespace {
 // Loaders constructed lately and where. Forgotten ones are located by their iter() instead.
 struct Construction {
   PyObject* loader = nullptr;
+  const char* framework = nullptr;  // whose code constructed it; null: torch's or the user's
   Location location;
 };
 constexpr size_t kConstructions = 32;
@@ -53,11 +55,23 @@ bool is_called_by_constructor() noexcept {
   return name && std::strcmp(name, "__init__") == 0;
 }
 
-Location construction_site(PyObject* loader) noexcept {
+const Construction* construction_of(PyObject* loader) noexcept {
   for (size_t i = 0; g_constructions && i < kConstructions; ++i) {
-    if (g_constructions[i].loader == loader) return g_constructions[i].location;
+    if (g_constructions[i].loader == loader) return &g_constructions[i];
   }
-  return users_location();
+  return nullptr;
+}
+
+// A framework that runs the loop, that made the loader, or whose class the loader is.
+const char* framework_of(PyObject* loader, const Construction* construction) noexcept {
+  if (const char* running = framework_on_stack()) return running;
+  if (construction && construction->framework) return construction->framework;
+  return framework_of_class(loader);
+}
+
+// fastai iterates through a stand-in that is its own dataset; `d` is the loader that the user made.
+Ref loader_behind(PyObject* loader) noexcept {
+  return std::strcmp(class_name(loader).c_str(), "_FakeLoader") == 0 ? attribute(loader, "d") : Ref();
 }
 
 uint32_t intern_class(PyObject* object) noexcept {
@@ -156,9 +170,13 @@ uint32_t intern_code(PyObject* dataset, bool is_iterable) noexcept {
 trace::LoaderInfoFields describe(PyObject* loader, PyObject* dataset) noexcept {
   trace::LoaderInfoFields fields;
   fields.process = record::process_ordinal();
+  const Construction* construction = construction_of(loader);
+  const Location location = construction ? construction->location : users_location();
   fields.class_name = intern_class(loader);
   fields.dataset = intern_class(dataset);
-  fields.location = record::intern(construction_site(loader).c_str());
+  fields.location = record::intern(location.c_str());
+  if (const char* framework = framework_of(loader, construction))
+    fields.framework = record::intern(framework);
   fields.sampler = intern_class(sampler_of(loader).get());
   fields.num_workers = static_cast<int>(long_attribute(loader, "num_workers", -1));
   fields.batch_size = batch_size_of(loader);
@@ -173,6 +191,13 @@ trace::LoaderInfoFields describe(PyObject* loader, PyObject* dataset) noexcept {
   fields.drop_last = static_cast<int8_t>(truth_attribute(loader, "drop_last", -1));
   fields.batches = batches_of(loader, dataset);
   fields.code = intern_code(dataset, long_attribute(loader, "_dataset_kind", 0) == 1);
+  if (const Ref behind = loader_behind(loader)) {
+    const Ref its_dataset = attribute(behind.get(), "dataset");
+    fields.class_name = intern_class(behind.get());
+    fields.dataset = intern_class(its_dataset.get());
+    fields.batch_size = static_cast<int>(long_attribute(behind.get(), "bs", -1));
+    fields.code = intern_code(its_dataset.get(), false);
+  }
   return fields;
 }
 
@@ -236,6 +261,7 @@ void remember_constructor(PyObject* loader) noexcept {
     g_next_construction = (g_next_construction + 1) % kConstructions;
   to->loader = loader;
   to->location = users_location();
+  to->framework = framework_on_stack();
 }
 
 Loader* identify(PyObject* loader) noexcept {

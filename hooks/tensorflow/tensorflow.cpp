@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long a kernel of TensorFlow waits for a batch of tf.data, also inside a graph, where no Python runs. Both
-// functions are members that return a Status by value: in memory that the caller names in a first, hidden
-// argument, or in a register where the class is marked trivial_abi. Six integer registers handed on and one
-// handed back serve either convention; which one it is, is told by the hidden argument lying on the caller's
-// stack. No TensorFlow header is needed, and nothing of its objects is read but the bool on that stack.
+// How long a kernel of TensorFlow waits for a batch of tf.data, also inside a graph, where no Python runs.
+// Both functions are members that return a Status by value: in memory that the caller names in a first,
+// hidden argument, or in a register where the class is marked trivial_abi. Six integer registers handed on
+// and one handed back serve either convention; which one it is, is told by the hidden argument lying on the
+// caller's stack. No TensorFlow header is needed, and nothing of its objects is read but the bool on that
+// stack.
 #include <cstdint>
 
 #include "hooks/evidence.h"
@@ -41,18 +42,20 @@ bool is_on_callers_stack(uintptr_t address, const void* frame) noexcept {
 
 bool is_watched() noexcept {
   if (GW_LIKELY(record::is_recording())) return true;
-  return record::is_dormant() && runtime::config().is_on(runtime::Source::kPython) && begin_recording("tf.data");
+  return record::is_dormant() && runtime::config().is_on(runtime::Source::kPython) &&
+         begin_recording("tf.data");
 }
 
 }  // namespace
 
 // Status GetNext(OpKernelContext* context, std::vector<Tensor>* out, bool* end_of_sequence)
-extern "C" GW_EXPORT uintptr_t gw_tensorflow_get_next(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e,
-                                                      uintptr_t f) noexcept(false)
-    __asm__("_ZN10tensorflow4data16IteratorResource7GetNextEPNS_15OpKernelContextEPSt6vectorINS_6TensorESaIS5_EEPb");
-extern "C" GW_EXPORT uintptr_t gw_tensorflow_get_next(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e,
-                                                      uintptr_t f) noexcept(false) {
-  const SixWords real = g_get_next.get(__builtin_return_address(0), reinterpret_cast<void*>(gw_tensorflow_get_next));
+extern "C" GW_EXPORT uintptr_t
+gw_tensorflow_get_next(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f) noexcept(false) __asm__(
+    "_ZN10tensorflow4data16IteratorResource7GetNextEPNS_15OpKernelContextEPSt6vectorINS_6TensorESaIS5_EEPb");
+extern "C" GW_EXPORT uintptr_t gw_tensorflow_get_next(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,
+                                                      uintptr_t e, uintptr_t f) noexcept(false) {
+  const SixWords real =
+      g_get_next.get(__builtin_return_address(0), reinterpret_cast<void*>(gw_tensorflow_get_next));
   const void* const frame = __builtin_frame_address(0);
   const bool is_in_memory = is_on_callers_stack(a, frame);
   const uintptr_t resource = is_in_memory ? b : a;
@@ -73,10 +76,10 @@ extern "C" GW_EXPORT uintptr_t gw_tensorflow_get_next(uintptr_t a, uintptr_t b, 
 }
 
 // Status SetIteratorFromDataset(OpKernelContext* context, const DatasetBase* dataset)
-extern "C" GW_EXPORT uintptr_t gw_tensorflow_set_iterator(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,
-                                                          uintptr_t e, uintptr_t f) noexcept(false)
-    __asm__(
-        "_ZN10tensorflow4data16IteratorResource22SetIteratorFromDatasetEPNS_15OpKernelContextEPKNS0_11DatasetBaseE");
+extern "C" GW_EXPORT uintptr_t
+gw_tensorflow_set_iterator(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e, uintptr_t f) noexcept(false) __asm__(
+    "_ZN10tensorflow4data16IteratorResource22SetIteratorFromDatasetEPNS_15OpKernelContextEPKNS0_"
+    "11DatasetBaseE");
 extern "C" GW_EXPORT uintptr_t gw_tensorflow_set_iterator(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,
                                                           uintptr_t e, uintptr_t f) noexcept(false) {
   const SixWords real =

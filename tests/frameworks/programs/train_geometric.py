@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch Geometric: neighbours of a random graph, sampled by NeighborLoader."""
+"""PyTorch Geometric: batches of nodes of a random graph from NodeLoader, the class that NeighborLoader is; its sampler is
+one of our own, because NeighborSampler needs pyg-lib, which PyPI does not have."""
 
 import sys
 import time
@@ -7,18 +8,23 @@ import time
 from common import BATCH, SAMPLE_MS, SAMPLES, Waits, finish, work
 from slow_data import torch
 from torch_geometric.data import Data
-from torch_geometric.loader import NeighborLoader
+from torch_geometric.loader import NodeLoader
+from torch_geometric.sampler import BaseSampler, SamplerOutput
 
 torch.manual_seed(0)
 graph = Data(x=torch.randn(SAMPLES, 4), edge_index=torch.randint(0, SAMPLES, (2, 800)), y=torch.randint(0, 2, (SAMPLES,)))
 
 
-def slowly(data):
-    time.sleep(BATCH * SAMPLE_MS / 1e3)
-    return data
+class Slowly(BaseSampler):
+    edge_permutation = None
+
+    def sample_from_nodes(self, index, **_):
+        time.sleep(BATCH * SAMPLE_MS / 1e3)
+        none = torch.empty(0, dtype=torch.long)
+        return SamplerOutput(node=index.node, row=none, col=none, edge=none, metadata=(index.input_id, index.time))
 
 
-loader = NeighborLoader(graph, num_neighbors=[4], batch_size=BATCH, num_workers=int(sys.argv[1]), transform=slowly)  # loader
+loader = NodeLoader(graph, Slowly(), batch_size=BATCH, num_workers=int(sys.argv[1]))  # loader
 network = torch.nn.Linear(4, 2)
 optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
 waits, steps = Waits(), 0

@@ -5,6 +5,7 @@ import sys
 import tempfile
 import time
 
+import no_vision_kernels  # noqa: F401
 from common import BATCH, SAMPLE_MS, SAMPLES, Waits, finish, work
 from slow_data import model, torch
 from streaming import MDSWriter, StreamingDataLoader, StreamingDataset

@@ -4,6 +4,7 @@
 import sys
 import time
 
+import no_vision_kernels  # noqa: F401
 from common import BATCH, SAMPLE_MS, SAMPLES, Waits, finish, work
 from PIL import Image
 from slow_data import torch
