@@ -76,20 +76,35 @@ bool complains(const std::vector<Finding>& findings) {
                      [](const Finding& f) { return f.severity != Severity::kInfo; });
 }
 
+// The fix as a change of the replayed loader; false where it is none.
+bool apply(const Fix& fix, predict::LoaderSetting& setting) {
+  const auto number = [&] { return int(std::strtol(fix.value.c_str(), nullptr, 10)); };
+  const bool is_on = fix.value == "True";
+  if (fix.setting == "num_workers")
+    setting.workers = number();
+  else if (fix.setting == "prefetch_factor")
+    setting.prefetch_factor = number();
+  else if (fix.setting == "persistent_workers")
+    setting.persistent = is_on;
+  else if (fix.setting == "in_order")
+    setting.in_order = is_on;
+  else
+    return false;
+  return true;
+}
+
 // What applying `finding` leaves for the ones after it.
 void assume(RuleInput& input, const Finding& finding) {
   double before = input.now_ms;
   if (finding.prediction)
     input.now_ms = finding.prediction->metric == "step_ms" ? finding.prediction->value.expected
                                                            : before / finding.prediction->speedup.expected;
-  bool about_loader = finding.fix.setting == "num_workers" || finding.fix.setting == "prefetch_factor";
   const predict::LoaderRecording* loader = input.loader      ? input.loader
                                            : input.producers ? &input.producers->loader
                                                              : nullptr;
-  if (!about_loader || !loader) return;
+  if (!loader) return;
   predict::LoaderSetting setting = input.assumed_loader.value_or(loader->setting);
-  (finding.fix.setting == "num_workers" ? setting.workers : setting.prefetch_factor) =
-      std::stoi(finding.fix.value);
+  if (!apply(finding.fix, setting)) return;
   input.assumed_loader = setting;
   double recorded = predict::replay(*loader, loader->setting).wait_ms;
   input.input_factor = recorded > 0 ? predict::replay(*loader, setting).wait_ms / recorded : 1;

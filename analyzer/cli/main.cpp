@@ -66,6 +66,20 @@ struct Commands {
         ->check(CLI::Range(0, 1024));
     predict_command->add_option("--prefetch-factor", predict.prefetch_factor, "batches ahead for each worker")
         ->check(CLI::Range(1, 1024));
+    predict_command->add_flag("--persistent-workers,!--no-persistent-workers", predict.persistent_workers,
+                              "workers live on from pass to pass");
+    predict_command->add_flag("--in-order,!--no-in-order", predict.in_order,
+                              "batches in the order of their indices");
+    predict_command->add_flag("--pin-memory,!--no-pin-memory", predict.pin_memory,
+                              "a thread pins each batch");
+    predict_command
+        ->add_option("--io-factor", predict.io_factor, "blocked input of a batch, times this (0.5: half)")
+        ->check(CLI::Range(0.0, 1000.0));
+    predict_command
+        ->add_option("--cpu-factor", predict.cpu_factor, "computing of a batch, times this (0.5: half)")
+        ->check(CLI::Range(0.0, 1000.0));
+    predict_command->add_option("--cores", predict.cores, "CPUs that the job can have")
+        ->check(CLI::Range(0.1, 4096.0));
     predict_command->add_option("--rank", predict.rank, "of this rank (default: the first)");
     predict_command->add_flag("--json", predict.json, "print JSON (schema gpuwatch.prediction.v1)");
 

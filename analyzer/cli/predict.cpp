@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/rule.h"
 #include "analyzer/io/user_error.h"
 #include "analyzer/model/build.h"
 #include "analyzer/predict/loader_replay.h"
@@ -16,14 +17,52 @@ namespace gpuwatch::cli {
 namespace {
 
 std::string words(const predict::LoaderSetting& setting) {
-  if (setting.workers == 0) return "num_workers=0";
-  return fmt::format("num_workers={}, prefetch_factor={}", setting.workers, setting.prefetch_factor);
+  std::string result = fmt::format("num_workers={}", setting.workers);
+  if (setting.workers > 0) {
+    result += fmt::format(", prefetch_factor={}", setting.prefetch_factor);
+    if (setting.persistent) result += ", persistent_workers=True";
+    if (!setting.in_order) result += ", in_order=False";
+  }
+  if (setting.pin) result += ", pin_memory=True";
+  if (setting.io_factor != 1) result += fmt::format(", input times {:g}", setting.io_factor);
+  if (setting.cpu_factor != 1) result += fmt::format(", computing times {:g}", setting.cpu_factor);
+  if (setting.cores > 0) result += fmt::format(", {:g} cores", setting.cores);
+  return result;
 }
 
-std::string sentence(const predict::LoaderSetting& setting, const predict::Prediction& prediction) {
-  return fmt::format("{}: {:.1f} -> {:.1f} ms a step ({:.1f}-{:.1f}), {:.2f}x\n", words(setting),
-                     prediction.now, prediction.value.expected, prediction.value.low, prediction.value.high,
-                     prediction.speedup.expected);
+predict::LoaderSetting wanted(const PredictOptions& options, predict::LoaderSetting setting) {
+  setting.workers = options.num_workers.value_or(setting.workers);
+  setting.prefetch_factor = options.prefetch_factor.value_or(setting.prefetch_factor);
+  setting.persistent = options.persistent_workers.value_or(setting.persistent);
+  setting.in_order = options.in_order.value_or(setting.in_order);
+  setting.pin = options.pin_memory.value_or(setting.pin);
+  setting.io_factor = options.io_factor.value_or(setting.io_factor);
+  setting.cpu_factor = options.cpu_factor.value_or(setting.cpu_factor);
+  setting.cores = options.cores.value_or(setting.cores);
+  return setting;
+}
+
+nlohmann::ordered_json setting_json(const predict::LoaderSetting& setting) {
+  nlohmann::ordered_json result = {{"num_workers", setting.workers},
+                                   {"prefetch_factor", setting.prefetch_factor},
+                                   {"persistent_workers", setting.persistent},
+                                   {"in_order", setting.in_order},
+                                   {"pin_memory", setting.pin},
+                                   {"io_factor", setting.io_factor},
+                                   {"cpu_factor", setting.cpu_factor}};
+  if (setting.cores > 0) result["cores"] = setting.cores;
+  return result;
+}
+
+std::string sentence(const predict::LoaderSetting& setting, const predict::Prediction& prediction,
+                     const predict::LoaderRecording& recording) {
+  std::string result = fmt::format("{}: {:.1f} -> {:.1f} ms a step ({:.1f}-{:.1f}), {:.2f}x\n",
+                                   words(setting), prediction.now, prediction.value.expected,
+                                   prediction.value.low, prediction.value.high, prediction.speedup.expected);
+  const bool is_changed = !(setting == recording.setting);
+  if (is_changed && prediction.speedup.expected < advise::kLeastSpeedup)
+    result += fmt::format("Nothing is gained, because {}.\n", predict::limit_words(recording, setting));
+  return result;
 }
 
 }  // namespace
@@ -40,19 +79,18 @@ std::string predict(const PredictOptions& options) {
   if (!recording)
     throw io::UserError("this run has no DataLoader whose fetches were seen, so none can be replayed");
 
-  predict::LoaderSetting setting = recording->setting;
-  if (options.num_workers) setting.workers = *options.num_workers;
-  if (options.prefetch_factor) setting.prefetch_factor = *options.prefetch_factor;
+  const predict::LoaderSetting setting = wanted(options, recording->setting);
   const auto prediction = advise::what_if(run, *rank, setting);
   if (!prediction) {
     throw io::UserError(fmt::format(
         "the replay of the unchanged run is off by {:.0f} % over {} steps; too far for a prediction",
         100 * predict::check(*recording).error(), recording->steps));
   }
-  if (!options.json) return sentence(setting, *prediction);
+  if (!options.json) return sentence(setting, *prediction, *recording);
   nlohmann::ordered_json result;
   result["schema"] = "gpuwatch.prediction.v1";
-  result["setting"] = {{"num_workers", setting.workers}, {"prefetch_factor", setting.prefetch_factor}};
+  result["setting"] = setting_json(setting);
+  result["limited_by"] = predict::limit_words(*recording, setting);
   result["prediction"] = report::prediction_json(*prediction);
   return result.dump(2) + "\n";
 }

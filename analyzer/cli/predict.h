@@ -15,6 +15,9 @@ struct PredictOptions {
   std::optional<int> rank;
   std::optional<int> num_workers;  // as recorded where not given
   std::optional<int> prefetch_factor;
+  std::optional<bool> persistent_workers, in_order, pin_memory;
+  std::optional<double> io_factor, cpu_factor;  // of blocked input and computing in a fetch
+  std::optional<double> cores;
 };
 
 std::string predict(const PredictOptions& options);

@@ -2,11 +2,13 @@
 #include "analyzer/predict/hand_over.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace gpuwatch::predict {
 namespace {
 
 using model::Batch;
+using model::Interval;
 using model::LoaderPass;
 using model::Ns;
 
@@ -14,37 +16,15 @@ using model::Ns;
 // that fitted 14 PyTorch loader configurations (workers 1 to 4, prefetch 1 to 4) on a desktop-class machine.
 constexpr double kAssumedNs = 0.7e6;
 
-constexpr double kSeenShare = 0.05;  // of the batches; fewer are chance
+constexpr double kSeenShare = 0.05;  // of the receipts; fewer are chance
+constexpr double kLeastSeen = 5;
 
-// The recorder leaves shorter blocks out; a message that is there already is found without one.
-constexpr double kLeastBlockNs = 20e3;
+// CPython's default: a thread that computes keeps the interpreter's lock for so long when others want it.
+constexpr Ns kSwitchInterval = 5'000'000;
 
-bool is_wait(trace::OpClass op_class) {
-  return op_class == trace::OpClass::Poll || op_class == trace::OpClass::Wait;
-}
+constexpr double kLockMatters = 2;  // slower than this beside a computing worker: it is no C code
 
-// Where libc waits were not recorded: the consumer waited at least until the worker was done.
-double until_fetched(const Batch& batch) {
-  return was_fetched(batch) ? std::max<double>(0, double(batch.fetch.end - batch.next.begin)) : 0;
-}
-
-// For each batch: was its worker at work on another one when the consumer took it?
-std::vector<bool> owner_was_busy(const LoaderPass& pass) {
-  std::vector<bool> busy(pass.batches.size(), false);
-  std::vector<size_t> pending(pass.workers.size() + 1, 0);  // first batch of the worker not known to be over
-  for (size_t i = 0; i < pass.batches.size(); ++i) {
-    const Batch& batch = pass.batches[i];
-    size_t worker = std::min<size_t>(batch.worker, pass.workers.size());
-    size_t& other = pending[worker];
-    auto is_over = [&](const Batch& candidate) {
-      bool is_of_worker = std::min<size_t>(candidate.worker, pass.workers.size()) == worker;
-      return !is_of_worker || candidate.fetch.end < batch.next.end;
-    };
-    while (other < pass.batches.size() && is_over(pass.batches[other])) ++other;
-    busy[i] = other < pass.batches.size() && pass.batches[other].fetch.begin < batch.next.end;
-  }
-  return busy;
-}
+constexpr double kMostBusyFactor = 1000;  // practically only in a pause
 
 void measure_worker(const LoaderPass& pass, Mean& dispatch, Mean& turnaround) {
   std::vector<const Batch*> previous(pass.workers.size() + 1, nullptr);
@@ -59,68 +39,138 @@ void measure_worker(const LoaderPass& pass, Mean& dispatch, Mean& turnaround) {
   }
 }
 
+size_t owner_of(const LoaderPass& pass, const Batch& batch) {
+  return std::min<size_t>(batch.worker, pass.workers.size());
+}
+
+// By worker, in order of time.
+std::vector<std::vector<Interval>> fetches(const LoaderPass& pass) {
+  std::vector<std::vector<Interval>> result(pass.workers.size() + 1);
+  for (const Batch& batch : pass.batches)
+    if (was_fetched(batch)) result[owner_of(pass, batch)].push_back(batch.fetch);
+  for (std::vector<Interval>& of_worker : result)
+    std::sort(of_worker.begin(), of_worker.end(),
+              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+  return result;
+}
+
+// Fills in what the worker did between begin and end of the receipt.
+void describe(const std::vector<Interval>& fetches, Receipt& receipt) {
+  auto at = std::partition_point(fetches.begin(), fetches.end(),
+                                 [&](const Interval& fetch) { return fetch.end <= receipt.begin; });
+  Ns pause = 0;
+  for (; at != fetches.end() && at->begin < receipt.end; ++at) {
+    receipt.beside_ns += double(std::min(at->end, receipt.end) - std::max(at->begin, receipt.begin));
+    if (at->end < receipt.end) pause = at->end;
+  }
+  receipt.is_in_pause = pause > 0 && receipt.end - pause < kSwitchInterval;
+  if (receipt.is_in_pause) receipt.since_pause_ns = double(receipt.end - pause);
+}
+
+bool was_pinned(const Batch& batch) {
+  return batch.pinned.end > batch.pinned.begin;
+}
+
+// The message was off the queue: the pin thread begins with it, or the consumer has it.
+Ns received(const Batch& batch) {
+  if (was_pinned(batch)) return batch.pinned.begin;
+  return batch.received ? batch.received : batch.next.end;
+}
+
+std::vector<uint32_t> sorted_batches(const LoaderPass& pass, Ns (*time)(const Batch&)) {
+  std::vector<uint32_t> order;
+  for (uint32_t i = 0; i < pass.batches.size(); ++i)
+    if (was_taken(pass.batches[i])) order.push_back(i);
+  std::sort(order.begin(), order.end(),
+            [&](uint32_t a, uint32_t b) { return time(pass.batches[a]) < time(pass.batches[b]); });
+  return order;
+}
+
+// What receipts of one kind cost.
+struct Cost {
+  Mean alone, after_pause, beside;
+  double beside_ns = 0, done_beside = 0;
+
+  void add(const Receipt& receipt) {
+    double length = double(receipt.end - receipt.begin);
+    beside_ns += receipt.beside_ns;
+    if (receipt.is_in_pause) return after_pause.add(receipt.since_pause_ns);
+    if (receipt.beside_ns <= 0) return alone.add(length);
+    beside.add(length);
+    ++done_beside;
+  }
+  double count() const { return alone.count + after_pause.count + beside.count; }
+  bool is_idle_seen() const {
+    return alone.count + after_pause.count >= std::max(kLeastSeen, kSeenShare * count());
+  }
+  // With the worker idle, or as near to that as was seen.
+  double undisturbed(double otherwise) const {
+    Mean idle = alone;
+    idle.add(after_pause);
+    return is_idle_seen() ? idle.value(otherwise) : beside.value(idle.value(otherwise));
+  }
+  // How many times as long it takes beside a worker that computes.
+  double slowdown(double undisturbed_ns) const {
+    return beside_ns > 0 ? beside_ns / std::max(done_beside * undisturbed_ns, 1.0) : 1;
+  }
+};
+
 }  // namespace
 
-std::vector<double> blocked_in_next(const model::Process& process, const LoaderPass& pass) {
-  std::vector<double> blocked(pass.batches.size(), 0);
-  uint32_t consumer =
-      pass.loader < process.loaders.size() ? process.loaders[pass.loader].thread : model::kNone;
-  if (consumer >= process.threads.size()) consumer = process.training_thread;
-  bool has_waits = false;
-  if (consumer < process.threads.size()) {
-    const std::vector<model::HostCall>& calls = process.threads[consumer].calls;
-    size_t i = 0;
-    for (const model::HostCall& call : calls) {
-      if (!is_wait(call.op_class)) continue;
-      while (i < pass.batches.size() && pass.batches[i].next.end < call.end) ++i;
-      if (i == pass.batches.size()) break;
-      if (call.begin < pass.batches[i].next.begin) continue;
-      blocked[i] += double(call.end - call.begin);
-      has_waits = true;
+std::vector<Receipt> receipts(const LoaderPass& pass) {
+  const auto by_worker = fetches(pass);
+  std::vector<uint32_t> nexts = sorted_batches(pass, [](const Batch& batch) { return batch.next.begin; });
+  std::vector<Receipt> result;
+  size_t at = 0;
+  Ns ready = 0;  // the receiver, for another message
+  for (uint32_t i : sorted_batches(pass, received)) {
+    const Batch& batch = pass.batches[i];
+    while (at < nexts.size() && pass.batches[nexts[at]].next.end < received(batch)) ++at;
+    if (at == nexts.size() && !was_pinned(batch)) break;
+    if (!was_pinned(batch)) ready = std::max(ready, pass.batches[nexts[at]].next.begin);
+    if (was_fetched(batch) && received(batch) >= std::max(ready, batch.fetch.end)) {
+      Receipt receipt{.batch = i, .is_late = batch.fetch.end < ready};
+      receipt.begin = std::max(ready, batch.fetch.end);
+      receipt.end = received(batch);
+      const std::vector<Interval>& of_worker = by_worker[owner_of(pass, batch)];
+      receipt.is_first = batch.fetch.begin == of_worker.front().begin;
+      describe(of_worker, receipt);
+      result.push_back(receipt);
     }
+    ready = was_pinned(batch) ? batch.pinned.end : received(batch);
   }
-  for (size_t i = 0; i < blocked.size() && !has_waits; ++i) blocked[i] = until_fetched(pass.batches[i]);
-  return blocked;
+  return result;
 }
 
-bool consumer_waited(double blocked_ns) {
-  return blocked_ns >= kLeastBlockNs;
-}
-
-double receive_ns(const Batch& batch) {
-  return std::max<double>(0, double((batch.received ? batch.received : batch.next.end) - batch.fetch.end));
-}
-
-HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes,
-                           const std::vector<std::vector<double>>& blocked_ns, int workers) {
-  if (workers <= 0)
-    return {.receive_ns = kAssumedNs, .ready_ns = kAssumedNs, .ready_worst_ns = 2 * kAssumedNs};
-  Mean dispatch, turnaround, receive, finish, owner_idle, owner_busy;
-  for (size_t p = 0; p < passes.size(); ++p) {
-    measure_worker(*passes[p], dispatch, turnaround);
-    std::vector<bool> busy = owner_was_busy(*passes[p]);
-    for (size_t i = 0; i < passes[p]->batches.size(); ++i) {
-      const Batch& batch = passes[p]->batches[i];
-      if (!was_taken(batch)) continue;
-      bool waited = consumer_waited(blocked_ns[p][i]);
-      // What next() takes beside its sleep: reading the batch and asking its worker for the memory.
-      (busy[i] ? owner_busy : owner_idle).add(std::max(0.0, double(batch.next.length()) - blocked_ns[p][i]));
-      if (!was_fetched(batch) || !waited) continue;
-      receive.add(receive_ns(batch));
-      finish.add(batch.received ? double(batch.next.end - batch.received) : 0);
-    }
+HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes, int workers) {
+  if (workers <= 0) return {.take_ns = kAssumedNs};
+  Mean dispatch, turnaround, finish;
+  Cost late, waited;
+  for (const LoaderPass* pass : passes) {
+    measure_worker(*pass, dispatch, turnaround);
+    for (const Receipt& receipt : receipts(*pass))
+      if (!receipt.is_first) (receipt.is_late ? late : waited).add(receipt);
+    for (const Batch& batch : pass->batches)
+      if (was_taken(batch) && batch.received)
+        finish.add(double(batch.next.end - std::max(batch.received, batch.next.begin)));
   }
   HandOver cost;
   cost.measured = true;
   cost.dispatch_ns = std::max(0.0, dispatch.value(0));
   cost.turnaround_ns = std::max(0.0, turnaround.value(0));
-  cost.receive_ns = receive.value(kAssumedNs);
   cost.finish_ns = std::max(0.0, finish.value(0));
-  double all = owner_idle.count + owner_busy.count;
-  bool is_seen = owner_idle.count > 0 && owner_idle.count >= kSeenShare * all;
-  cost.ready_ns = is_seen ? owner_idle.value(0) : std::min(owner_busy.value(kAssumedNs), kAssumedNs);
-  cost.owner_busy_ns = std::max(0.0, owner_busy.value(0) - cost.ready_ns);
-  cost.ready_worst_ns = is_seen ? cost.ready_ns : std::max(cost.ready_ns, owner_busy.value(0));
+  bool is_split = late.count() >= kLeastSeen, is_waited = waited.count() >= kLeastSeen;
+  double whole = 2 * late.undisturbed(kAssumedNs);
+  bool is_locked =
+      late.slowdown(whole / 2) > kLockMatters;  // then what took long says nothing of an idle one
+  if (!is_locked || waited.is_idle_seen()) whole = waited.undisturbed(whole);
+  cost.take_ns = is_split ? late.undisturbed(kAssumedNs) : whole / 2;
+  if (is_waited && !is_locked) cost.take_ns = std::min(cost.take_ns, whole);
+  cost.send_ns = std::max(0.0, whole - cost.take_ns);
+  cost.is_split = is_split;
+  double alone = late.done_beside * cost.take_ns + waited.done_beside * whole;
+  double beside = late.beside_ns + waited.beside_ns;
+  cost.busy_factor = beside > 0 ? std::clamp(beside / std::max(alone, 1.0), 1.0, kMostBusyFactor) : 1;
   return cost;
 }
 

@@ -2,9 +2,11 @@
 // What the loader protocol itself costs, measured on a recorded run: from the worker's last instruction on a
 // batch to the consumer's next() that returns it. Nanoseconds; pure functions.
 //
-// A batch counts as waited for where the consumer blocked inside next(), not where the fetch ended late: a
-// worker whose Python code computes keeps the lock that its feeder thread and its file descriptor server
-// need, and a batch that was finished 12 ms before next() was seen to arrive 15 ms after.
+// A worker whose Python code computes keeps the lock that its feeder thread and its file descriptor server
+// need: each of the dozen turns that handing a batch over takes waits for the switch interval (5 ms), or for
+// the next pause between two batches. A batch that was finished 12 ms before next() was seen to arrive 15 ms
+// after. So the costs are measured on an idle worker, and how much longer they take beside a working one from
+// all the time that messages waited beside one.
 #pragma once
 
 #include <vector>
@@ -20,6 +22,10 @@ struct Mean {
     sum += value;
     ++count;
   }
+  void add(const Mean& other) {
+    sum += other.sum;
+    count += other.count;
+  }
   double value(double otherwise) const { return count > 0 ? sum / count : otherwise; }
 };
 
@@ -30,12 +36,18 @@ inline bool was_taken(const model::Batch& batch) {
   return batch.next.end > batch.next.begin;
 }
 
-// For each batch of the pass: how long the consumer slept in its next() for a message of any worker.
-std::vector<double> blocked_in_next(const model::Process& process, const model::LoaderPass& pass);
-bool consumer_waited(double blocked_ns);
-double receive_ns(const model::Batch& batch);
+// One batch on its way from a worker to the consumer or its pin thread.
+struct Receipt {
+  uint32_t batch = 0;            // index into LoaderPass::batches
+  bool is_first = false;         // of its worker in this pass: a new worker sets up its connections
+  bool is_late = false;          // the message was there before the receiver came for it
+  model::Ns begin = 0, end = 0;  // from when both message and receiver were ready
+  double beside_ns = 0;          // of it, the worker at work on another batch
+  bool is_in_pause = false;      // done when the worker paused, not while it worked
+  double since_pause_ns = 0;     // is_in_pause: since then
+};
+std::vector<Receipt> receipts(const model::LoaderPass& pass);
 
-HandOver measure_hand_over(const std::vector<const model::LoaderPass*>& passes,
-                           const std::vector<std::vector<double>>& blocked_ns, int workers);
+HandOver measure_hand_over(const std::vector<const model::LoaderPass*>& passes, int workers);
 
 }  // namespace gpuwatch::predict

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns the passes of a recorded loader into what the replay needs, and calibrates it on the trace itself.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "analyzer/predict/hand_over.h"
 #include "analyzer/predict/loader_replay.h"
+#include "analyzer/predict/restart.h"
 
 namespace gpuwatch::predict {
 namespace {
@@ -40,38 +43,62 @@ size_t counted_batches(const RankAttribution& rank, const LoaderPass& pass) {
   }));
 }
 
-double think_ns(const RankAttribution& rank, const LoaderPass& pass, size_t i, double otherwise) {
-  const Batch& batch = pass.batches[i];
-  if (i + 1 < pass.batches.size() && was_taken(pass.batches[i + 1]))
-    return std::max<double>(0, double(pass.batches[i + 1].next.begin - batch.next.end));
+// Order in which the consumer took them; without in_order that is not the order of their indices.
+std::vector<size_t> taken_order(const LoaderPass& pass) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < pass.batches.size(); ++i)
+    if (was_taken(pass.batches[i])) order.push_back(i);
+  std::sort(order.begin(), order.end(),
+            [&](size_t a, size_t b) { return pass.batches[a].next.begin < pass.batches[b].next.begin; });
+  return order;
+}
+
+// From the end of one next() to the begin of the following, or to the end of its step.
+double think_ns(const RankAttribution& rank, const LoaderPass& pass, const std::vector<size_t>& order,
+                size_t position, double otherwise) {
+  const Batch& batch = pass.batches[order[position]];
+  if (position + 1 < order.size())
+    return std::max<double>(0, double(pass.batches[order[position + 1]].next.begin - batch.next.end));
   const auto* step = step_at(rank, batch.next.begin);
   return step && step->step.end > batch.next.end ? double(step->step.end - batch.next.end) : otherwise;
 }
 
+// What a fetch cost: wall time without waiting for a CPU, and of it the CPU time and the blocked input.
+void split_fetch(const Batch& batch, BatchCost& cost) {
+  double wall = double(batch.fetch.length());
+  double blocked = double(std::max(batch.fetch_io_ns, batch.fetch_blocked_ns));
+  cost.service_ns = std::max(wall - double(batch.fetch_run_delay_ns), double(batch.fetch_cpu_ns));
+  cost.service_ns = std::min(cost.service_ns, wall);
+  cost.cpu_ns = std::min(double(batch.fetch_cpu_ns), cost.service_ns);
+  if (batch.fetch_cpu_ns == 0) cost.cpu_ns = std::max(0.0, cost.service_ns - blocked);
+  // Reading what is cached takes CPU time, not storage: no more than the rest is waiting for it.
+  cost.io_ns = std::min(blocked, cost.service_ns - cost.cpu_ns);
+}
+
 RecordedPass convert(const RankAttribution& rank, const LoaderPass& pass, const BatchCost& typical,
-                     const std::vector<double>& blocked_ns) {
+                     const HandOver& hand_over) {
   RecordedPass recorded;
+  const std::vector<size_t> order = taken_order(pass);
+  std::vector<double> sent(pass.batches.size(), hand_over.send_ns);
+  for (const Receipt& receipt : receipts(pass))
+    if (!receipt.is_late && !receipt.is_in_pause && !receipt.is_first)
+      sent[receipt.batch] =
+          std::max(0.0, double(receipt.end - receipt.begin) / hand_over.busy_factor - hand_over.take_ns);
+  size_t position = 0;
   for (size_t i = 0; i < pass.batches.size(); ++i) {
     const Batch& batch = pass.batches[i];
     if (!was_taken(batch)) continue;
     BatchCost cost = typical;
-    if (was_fetched(batch)) {
-      double wall = double(batch.fetch.length());
-      cost.service_ns = std::max(wall - double(batch.fetch_run_delay_ns), double(batch.fetch_cpu_ns));
-      cost.service_ns = std::min(cost.service_ns, wall);
-      cost.cpu_ns = std::min(double(batch.fetch_cpu_ns), cost.service_ns);
-      if (batch.fetch_cpu_ns == 0)
-        cost.cpu_ns = std::max(0.0, cost.service_ns - double(batch.fetch_blocked_ns));
-    }
-    if (!pass.workers.empty() && was_fetched(batch) && consumer_waited(blocked_ns[i]))
-      cost.receive_ns = receive_ns(batch);
-    cost.think_ns = think_ns(rank, pass, i, typical.think_ns);
-    cost.counted = step_at(rank, batch.next.begin) != nullptr;
+    if (was_fetched(batch)) split_fetch(batch, cost);
+    cost.send_ns = sent[i];
+    cost.pin_ns = std::max<double>(0, double(batch.pinned.length()));
+    cost.think_ns = think_ns(rank, pass, order, position, typical.think_ns);
+    cost.counted = step_at(rank, pass.batches[order[position]].next.begin) != nullptr;
     recorded.batches.push_back(cost);
+    ++position;
   }
-  if (!pass.batches.empty() && pass.batches.front().sent > 0)
-    recorded.lead_ns =
-        std::max<double>(0, double(pass.batches.front().next.begin - pass.batches.front().sent));
+  Ns first = first_sent(pass);
+  if (first > 0) recorded.lead_ns = std::max<double>(0, double(first_next(pass) - first));
   return recorded;
 }
 
@@ -81,10 +108,10 @@ std::optional<BatchCost> typical_batch(const RankAttribution& rank,
   std::vector<double> service, cpu, think;
   size_t taken = 0;
   for (const LoaderPass* pass : passes) {
-    for (size_t i = 0; i < pass->batches.size(); ++i) {
-      const Batch& batch = pass->batches[i];
-      taken += was_taken(batch);
-      if (i + 1 < pass->batches.size() && was_taken(batch)) think.push_back(think_ns(rank, *pass, i, 0));
+    const std::vector<size_t> order = taken_order(*pass);
+    taken += order.size();
+    for (size_t i = 0; i + 1 < order.size(); ++i) think.push_back(think_ns(rank, *pass, order, i, 0));
+    for (const Batch& batch : pass->batches) {
       if (!was_fetched(batch)) continue;
       service.push_back(double(batch.fetch.length() - batch.fetch_run_delay_ns));
       cpu.push_back(double(batch.fetch_cpu_ns));
@@ -162,6 +189,14 @@ void measure_cores(const Process& process, const RankAttribution& rank,
   recording.think_cores_known = true;
 }
 
+double think_ms(const LoaderRecording& recording) {
+  Mean think;
+  for (const RecordedPass& pass : recording.passes)
+    for (const BatchCost& batch : pass.batches)
+      if (batch.counted) think.add(batch.think_ns);
+  return think.value(0) * recording.batches_per_step / 1e6;
+}
+
 void scale_think(LoaderRecording& recording, double factor) {
   for (RecordedPass& pass : recording.passes)
     for (BatchCost& batch : pass.batches) batch.think_ns *= factor;
@@ -170,7 +205,7 @@ void scale_think(LoaderRecording& recording, double factor) {
 // The recorded work of the consumer was itself slowed where the CPUs were short: find the undisturbed work
 // that the model slows to the recorded one.
 void undisturb_think(LoaderRecording& recording) {
-  double recorded = step_without_input_ms(recording);
+  double recorded = think_ms(recording);
   for (int i = 0; i < 4 && recorded > 0; ++i) {
     double replayed = replay(recording, recording.setting).think_ms;
     if (replayed <= 0 || std::abs(replayed / recorded - 1) < 1e-3) return;
@@ -225,6 +260,26 @@ double recorded_stretch(const std::vector<const LoaderPass*>& passes) {
   return wall > delay ? wall / (wall - delay) : 1;
 }
 
+void add_passes(const Process& process, const RankAttribution& rank, uint32_t loader,
+                const std::vector<const LoaderPass*>& passes, const BatchCost& typical,
+                LoaderRecording& recording) {
+  auto first = std::find_if(process.passes.begin(), process.passes.end(),
+                            [&](const LoaderPass& pass) { return pass.loader == loader; });
+  const std::vector<model::Interval> ends = last_nexts(process, loader);
+  Mean pinned;
+  for (const LoaderPass* pass : passes) {
+    RecordedPass recorded = convert(rank, *pass, typical, recording.hand_over);
+    recorded.is_first = pass == &*first;
+    const std::optional<double> own_ns = own_restart_ns(rank, *pass, ends);
+    recorded.is_counted = own_ns.has_value();
+    recorded.own_ns = own_ns.value_or(0);
+    for (const BatchCost& batch : recorded.batches)
+      if (batch.pin_ns > 0) pinned.add(batch.pin_ns);
+    recording.passes.push_back(std::move(recorded));
+  }
+  recording.pin_ns = pinned.value(0);
+}
+
 }  // namespace
 
 // A second loader (validation) feeds no recorded step, or few.
@@ -257,14 +312,13 @@ std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAt
   recording.setting.workers = configured.num_workers >= 0 ? configured.num_workers : int(workers_seen);
   recording.setting.prefetch_factor = configured.prefetch_factor > 0 ? configured.prefetch_factor : 2;
   recording.setting.in_order = configured.in_order != 0;
+  recording.setting.persistent = configured.persistent_workers == 1;
+  recording.setting.pin = configured.pin_memory == 1;
   auto typical = typical_batch(rank, passes);
   if (!typical) return std::nullopt;
-  std::vector<std::vector<double>> blocked_ns;
-  for (const LoaderPass* pass : passes) blocked_ns.push_back(blocked_in_next(process, *pass));
-  recording.hand_over = measure_hand_over(passes, blocked_ns, recording.setting.workers);
-  typical->receive_ns = recording.hand_over.receive_ns;
-  for (size_t i = 0; i < passes.size(); ++i)
-    recording.passes.push_back(convert(rank, *passes[i], *typical, blocked_ns[i]));
+  recording.hand_over = measure_hand_over(passes, recording.setting.workers);
+  recording.restart = measure_restart(process, loader, recording.hand_over);
+  add_passes(process, rank, loader, passes, *typical, recording);
   recording.measured_step_ms = rank.mean_step_ms();
   recording.steps = rank.steps.size();
   size_t all = 0;
@@ -278,10 +332,27 @@ std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAt
 
 std::vector<std::string> assumptions(const LoaderRecording& recording, LoaderSetting setting) {
   std::vector<std::string> result;
+  const LoaderSetting& recorded = recording.setting;
+  const bool is_short = recording.passes.size() > 1;
   if (setting.workers > 0 && !recording.hand_over.measured)
     result.push_back(
         "handing a batch over from a worker costs 0.7 ms (this run had no workers to measure it on)");
-  if (recording.is_cpu_limited) result.push_back("no more CPU than the workers of this run could get");
+  if (is_short && setting.workers > 0 && !setting.persistent && !recording.restart.is_cold_seen)
+    result.push_back("starting a worker takes 35 ms (this run started none)");
+  if (is_short && setting.workers > 0 && setting.persistent && !recording.restart.is_warm_seen)
+    result.push_back("living workers begin another pass within 5 ms (this run kept none)");
+  if (!setting.in_order && recorded.in_order) result.push_back("the order of batches may change");
+  if (setting.pin && recording.pin_ns <= 0)
+    result.push_back("pinning a batch takes no time of its own (this run pinned none)");
+  if (setting.io_factor != 1)
+    result.push_back(
+        fmt::format("input that fetches were blocked in takes {:g} times as long", setting.io_factor));
+  if (setting.cpu_factor != 1)
+    result.push_back(fmt::format("computing in fetches takes {:g} times as long", setting.cpu_factor));
+  if (setting.cores > 0)
+    result.push_back(fmt::format("the job gets {:g} cores, as fast as the recorded ones", setting.cores));
+  else if (recording.is_cpu_limited)
+    result.push_back("no more CPU than the workers of this run could get");
   if (!recording.think_cores_known) result.push_back("CPU use of the training thread guessed, not sampled");
   result.push_back("the same data and machine load as in the recorded steps");
   return result;

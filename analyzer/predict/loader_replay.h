@@ -3,9 +3,11 @@
 // step take with another number of workers or another prefetch factor?
 //
 // The protocol is PyTorch's: prefetch_factor x workers indices are handed out ahead, index i to worker
-// i mod workers; batches are taken in order; each batch that is taken hands out one more index. Without
-// workers the consumer fetches inline. CPU is shared: while workers and consumer ask for more cores than can
-// be had, everything that computes slows down by the same factor, everything that sleeps or reads does not.
+// i mod workers; batches are taken in order; each batch that is taken hands out one more index. A finished
+// batch is a message: its worker sends it, the consumer (or the pin thread, which then copies it) takes one
+// after the other off a queue. Without workers the consumer fetches inline. CPU is shared: while workers and
+// consumer ask for more cores than can be had, everything that computes slows down by the same factor,
+// everything that sleeps or reads does not.
 //
 // Nanoseconds throughout; pure functions of their arguments (random numbers have a fixed seed).
 #pragma once
@@ -37,32 +39,51 @@ struct BatchCost {
   double service_ns = 0;  // fetch and collate without time spent runnable but not running
   double cpu_ns = 0;      // of service_ns, on a CPU
   double think_ns = 0;    // consumer: from this next()'s return to the following next()
-  double receive_ns = 0;  // worker ends -> a waiting consumer has taken the batch off the queue
+  double send_ns = 0;     // worker ends -> message there, while the worker's interpreter is free
   bool counted = true;    // part of a recorded step (warm-up is not)
+  double io_ns = 0;       // of service_ns, blocked in input; beside cpu_ns
+  double pin_ns = 0;      // copy into pinned memory
 };
 
 struct RecordedPass {
   std::vector<BatchCost> batches;
-  double lead_ns = 0;  // from the first index handed out to the first next()
+  double lead_ns = 0;       // from the first index handed out to the first next()
+  double own_ns = 0;        // the script's own work between the pass before and this one
+  bool is_counted = false;  // its beginning is part of a recorded step
+  bool is_first = false;    // of the loader: its workers start, whatever the setting
 };
 
 // Costs of the protocol, means over the trace where it shows them: their tails are part of a mean step.
 struct HandOver {
-  double dispatch_ns = 0;     // index put -> idle worker begins
-  double turnaround_ns = 0;   // worker ends one batch -> begins the next that it already owes
-  double finish_ns = 0;       // batch taken -> next() returns
-  double receive_ns = 0;      // worker ends -> batch taken by a waiting consumer; each BatchCost has its own
-  double ready_ns = 0;        // whole next() when the batch was there already
-  double owner_busy_ns = 0;   // added while the worker that made the batch computes: it answers late
-  double ready_worst_ns = 0;  // the same at most: what the interval of a prediction allows for
-  bool measured = false;      // false: assumed, the run had no workers
+  double dispatch_ns = 0;    // index put -> idle worker begins
+  double turnaround_ns = 0;  // worker ends one batch -> begins the next that it already owes
+  double send_ns = 0;        // worker ends -> message there; each BatchCost has its own
+  double take_ns = 0;        // a message that is there -> taken off the queue
+  double finish_ns = 0;      // the wanted batch taken -> next() returns
+  // Sending and taking while the worker computes take so many times as long: its threads that hand the batch
+  // over need the interpreter's lock. 1: no difference (what computes is C code that lets go of it).
+  double busy_factor = 1;
+  bool measured = false;  // false: assumed, the run had no workers
+  bool is_split = true;   // false: no batch was there before the consumer: the sum of send and take is known
+};
+
+// What lies between two passes. Times of one worker are its share: workers are started one after the other.
+struct Restart {
+  double start_ns = 0;                              // iterator constructed up to the first index, per worker
+  double come_up_ns = 0;                            // first index put -> worker process, just started, begins
+  double first_send_ns = 0;                         // added to the first message of a new worker
+  double stop_ns = 0;                               // last next() of a pass that ends its workers, per worker
+  double reset_ns = 0;                              // first index of another pass of living workers
+  bool is_cold_seen = false, is_warm_seen = false;  // false: assumed
 };
 
 struct LoaderRecording {
   std::vector<RecordedPass> passes;
   LoaderSetting setting;  // as it was recorded
   HandOver hand_over;
+  Restart restart;
   double cores = 1;              // CPU that workers and consumer can really get together
+  double cores_low = 0;          // at least, as far as the recording tells; 0: as `cores`
   double think_cores = 0;        // CPUs that the process uses while the consumer works
   double think_cores_worst = 1;  // at most; only where think_cores is a guess
   double batches_per_step = 1;
@@ -71,13 +92,22 @@ struct LoaderRecording {
   bool think_cores_known = false;  // from the sampler; else a guess, said in the assumptions
   double used_cores = 0;           // CPU that the job used in the recorded steps, 0 if not sampled
   bool is_cpu_limited = false;     // workers and training wait for each other's CPU
+  double pin_ns = 0;               // mean copy into pinned memory, 0 if none was recorded
+  double disk_share = 0;           // of the recorded time the disk was busy, 0 unknown
 };
+
+// What keeps a replayed step from being shorter.
+enum class Limit { kTraining, kWorkers, kCpu, kPinThread, kHandOver };
 
 struct LoaderReplay {
   double step_ms = 0;
   double wait_ms = 0;        // of it, in next()
   double think_ms = 0;       // of it, the consumer's own work
+  double restart_ms = 0;     // of it, between passes
   double fetch_stretch = 1;  // wall / undisturbed service time, mean over batches
+  double cpu_share = 0;      // of the cores that can be had, in use
+  double worker_share = 0;   // of the workers' time, at work
+  double pin_share = 0;      // of the pin thread's time, at work
 };
 
 // nullopt: no pass of this rank has batches with known fetch times.
@@ -91,6 +121,10 @@ ReplayCheck check(const LoaderRecording& recording);
 
 // Expected step time with its spread over block-bootstrap resamples of the recorded batches.
 Range replay_range(const LoaderRecording& recording, LoaderSetting setting);
+
+Limit limit(const LoaderRecording& recording, LoaderSetting setting);
+// "because the training itself takes the rest of the step": why a further change of the loader gains nothing.
+std::string limit_words(const LoaderRecording& recording, LoaderSetting setting);
 
 // The step without any input wait, the floor of every prediction about the loader.
 double step_without_input_ms(const LoaderRecording& recording);

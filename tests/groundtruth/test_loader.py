@@ -80,7 +80,7 @@ def test_configuration_is_exact(run, workers, prefetch):
     assert loader["prefetch_factor"] == prefetch
     assert loader["pin_memory"] is False
     assert loader["persistent_workers"] is False
-    line = next(n for n, text in enumerate(SCRIPT.read_text().splitlines(), 1) if "DataLoader(Timed" in text)
+    line = next(n for n, text in enumerate(SCRIPT.read_text().splitlines(), 1) if "DataLoader(KINDS" in text)
     assert loader["location"].endswith(f"timed_loader.py:{line}")
 
 

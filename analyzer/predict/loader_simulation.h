@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// One pass over a loader, event by event: see loader_replay.h for the protocol. Nanoseconds; no state outside
+// the object.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "analyzer/predict/loader_replay.h"
+
+namespace gpuwatch::predict {
+
+struct Totals {
+  double wait_ns = 0, think_ns = 0, fetch_wall_ns = 0, service_ns = 0, restart_ns = 0;
+  double span_ns = 0, cpu_ns = 0, worker_ns = 0, pin_ns = 0;  // all batches; cpu_ns: core time used
+  size_t batches = 0;
+};
+
+class PassSimulation {
+ public:
+  PassSimulation(const LoaderRecording& recording, const RecordedPass& pass, const LoaderSetting& setting);
+
+  void run(Totals& totals);
+
+ private:
+  // Something that takes time: a fetch in a worker, an inline fetch, the consumer's own work.
+  struct Job {
+    double left_ns = 0;
+    double cpu_share = 0;  // cores asked for while it runs; above 1: parallel work, all of it on CPUs
+  };
+  struct Task {
+    size_t batch;
+    double may_begin;
+  };
+  struct Message {
+    size_t batch;
+    double left_ns;  // to send it, or to take it
+  };
+  struct Worker {
+    std::deque<Task> tasks;
+    std::deque<Message> outbox;
+    bool busy = false;
+    bool is_new = false;  // has not sent a message yet
+    size_t owed = 0;      // handed out, not yet taken by the consumer
+    size_t batch = 0;
+    double began = 0;
+    Job job;
+  };
+  // Takes messages off the queue: the consumer within next(), or the pin thread at any time.
+  struct Receiver {
+    enum { kIdle, kTaking, kPinning } state = kIdle;
+    size_t batch = 0;
+    double left_ns = 0;
+  };
+  enum class Consumer { kStarting, kThinking, kFetching, kWaiting, kReturning };
+  struct Activity {
+    double* left_ns;
+    double rate;
+  };
+
+  BatchCost cost(size_t batch) const;
+  size_t next_worker();
+  void send_index(bool is_cold);
+  void enter_next();
+  void look_for_batch();
+  void leave_next();
+  void end_think();
+  void start_fetch(Worker& worker);
+  void end_fetch(Worker& worker);
+  void receive();
+  void pump();
+  double pass_through(const Worker& worker) const;
+  bool consumer_computes() const;
+  void collect_activities();
+  void advance();
+  void settle_workers();
+  void settle_consumer();
+  bool is_available(size_t batch) const { return available_[batch]; }
+
+  const LoaderRecording& recording_;
+  const RecordedPass& pass_;
+  const LoaderSetting setting_;
+  const double cores_;
+  std::vector<Worker> workers_;
+  std::vector<size_t> owner_of_;
+  std::vector<bool> available_;  // received, and pinned if it has to be
+  std::deque<size_t> messages_;  // sent, not taken
+  std::deque<size_t> arrived_;   // available in the order in which they became so
+  std::vector<Activity> activities_;
+  std::vector<double> shares_;
+  Totals* totals_ = nullptr;
+  Receiver receiver_;
+  Job own_;
+  Consumer consumer_ = Consumer::kStarting;
+  size_t sent_ = 0, taken_ = 0, returning_ = 0, cycle_ = 0;
+  double now_ = 0, finish_left_ = 0, lead_left_ = 0, entered_next_ = 0, think_began_ = 0;
+};
+
+}  // namespace gpuwatch::predict

@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/predict/restart.h"
+
+#include <algorithm>
+
+#include "analyzer/predict/hand_over.h"
+
+namespace gpuwatch::predict {
+namespace {
+
+using model::Batch;
+using model::Interval;
+using model::LoaderPass;
+using model::Ns;
+using model::Process;
+
+// A run that shows only one kind of start: four forked workers took 40 to 55 ms from the construction to the
+// first batch on a desktop-class machine, living ones 5 ms.
+constexpr double kAssumedStartNs = 5e6;
+constexpr double kAssumedComeUpNs = 25e6;
+constexpr double kAssumedFirstSendNs = 5e6;
+constexpr double kAssumedStopNs = 5e6;
+constexpr double kAssumedResetNs = 5e6;
+
+uint32_t consumer_of(const Process& process, uint32_t loader) {
+  uint32_t consumer = process.loaders[loader].thread;
+  return consumer < process.threads.size() ? consumer : process.training_thread;
+}
+
+// From the first index that a worker was sent to its first fetch, mean over the pass's workers.
+void measure_come_up(const LoaderPass& pass, Mean& come_up) {
+  std::vector<bool> seen(pass.workers.size(), false);
+  for (const Batch& batch : pass.batches) {
+    if (batch.worker >= seen.size() || seen[batch.worker] || !was_fetched(batch) || batch.sent == 0) continue;
+    seen[batch.worker] = true;
+    come_up.add(std::max(0.0, double(batch.fetch.begin - batch.sent)));
+  }
+}
+
+// The call that ended the pass, null if it broke off before its end.
+const Interval* last_next_of(const LoaderPass& pass, Ns next_start, const std::vector<Interval>& last_nexts) {
+  Ns after = 0;
+  for (const Batch& batch : pass.batches) after = std::max(after, batch.next.end);
+  auto found = std::lower_bound(last_nexts.begin(), last_nexts.end(), after,
+                                [](const Interval& call, Ns time) { return call.begin < time; });
+  return found == last_nexts.end() || (next_start > 0 && found->begin > next_start) ? nullptr : &*found;
+}
+
+}  // namespace
+
+Ns first_sent(const LoaderPass& pass) {
+  Ns first = 0;
+  for (const Batch& batch : pass.batches)
+    if (batch.sent > 0 && (first == 0 || batch.sent < first)) first = batch.sent;
+  return first;
+}
+
+Ns first_next(const LoaderPass& pass) {
+  Ns first = 0;
+  for (const Batch& batch : pass.batches)
+    if (was_taken(batch) && (first == 0 || batch.next.begin < first)) first = batch.next.begin;
+  return first;
+}
+
+std::vector<Interval> last_nexts(const Process& process, uint32_t loader) {
+  std::vector<Interval> result;
+  uint32_t consumer = consumer_of(process, loader);
+  if (consumer >= process.threads.size()) return result;
+  for (const model::HostCall& call : process.threads[consumer].calls)
+    if (call.op_class == trace::OpClass::LoaderNext && call.failed() &&
+        call.correlation_or_object == process.loaders[loader].id)
+      result.push_back({call.begin, call.end});
+  return result;
+}
+
+Restart measure_restart(const Process& process, uint32_t loader, const HandOver& hand_over) {
+  const bool is_persistent = process.loaders[loader].persistent_workers == 1;
+  const std::vector<Interval> ends = last_nexts(process, loader);
+  Mean first_start, start, come_up, first_send, stop, reset;
+  std::vector<const LoaderPass*> passes;
+  for (const LoaderPass& pass : process.passes)
+    if (pass.loader == loader) passes.push_back(&pass);
+  for (size_t i = 0; i < passes.size(); ++i) {
+    const LoaderPass& pass = *passes[i];
+    const Ns sent = first_sent(pass);
+    if (pass.workers.empty() || sent <= 0) continue;
+    const bool is_start_seen = pass.start.begin > 0 && sent >= pass.start.begin;
+    const double workers = double(pass.workers.size()), began = double(sent - pass.start.begin);
+    if (is_persistent && i > 0) {
+      if (is_start_seen) reset.add(began);
+      continue;
+    }
+    if (is_start_seen) (i == 0 ? first_start : start).add(began / workers);
+    measure_come_up(pass, come_up);
+    for (const Receipt& receipt : receipts(pass))
+      if (receipt.is_first && !receipt.is_late) first_send.add(double(receipt.end - receipt.begin));
+    const Interval* end = last_next_of(pass, i + 1 < passes.size() ? passes[i + 1]->start.begin : 0, ends);
+    if (end && !is_persistent) stop.add(double(end->length()) / workers);
+  }
+  Restart result;
+  result.is_cold_seen = come_up.count > 0;
+  result.is_warm_seen = reset.count > 0;
+  result.start_ns = start.value(first_start.value(kAssumedStartNs));
+  result.come_up_ns = come_up.value(kAssumedComeUpNs);
+  result.first_send_ns =
+      std::max(0.0, first_send.value(kAssumedFirstSendNs) - hand_over.send_ns - hand_over.take_ns);
+  result.stop_ns = stop.value(kAssumedStopNs);
+  result.reset_ns = reset.value(kAssumedResetNs);
+  return result;
+}
+
+std::optional<double> own_restart_ns(const attribute::RankAttribution& rank, const LoaderPass& pass,
+                                     const std::vector<Interval>& last_nexts) {
+  const Ns next = first_next(pass), sent = first_sent(pass);
+  auto after = std::upper_bound(rank.steps.begin(), rank.steps.end(), next,
+                                [](Ns t, const attribute::StepAttribution& s) { return t < s.step.begin; });
+  if (after == rank.steps.begin()) return std::nullopt;
+  const model::Step& step = std::prev(after)->step;
+  if (next >= step.end || pass.start.begin <= 0 || pass.start.begin < step.begin) return std::nullopt;
+  // Until the workers have their first indices; from then on the lead, which the replay knows.
+  double own = double((sent > 0 ? sent : next) - step.begin);
+  if (sent > pass.start.begin) own -= double(sent - pass.start.begin);
+  for (const Interval& call : last_nexts)
+    if (call.begin >= step.begin && call.end <= next) own -= double(call.length());
+  return std::max(0.0, own);
+}
+
+}  // namespace gpuwatch::predict
