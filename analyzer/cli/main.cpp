@@ -66,12 +66,9 @@ struct Commands {
         ->check(CLI::Range(0, 1024));
     predict_command->add_option("--prefetch-factor", predict.prefetch_factor, "batches ahead for each worker")
         ->check(CLI::Range(1, 1024));
-    predict_command->add_flag("--persistent-workers,!--no-persistent-workers", predict.persistent_workers,
-                              "workers live on from pass to pass");
-    predict_command->add_flag("--in-order,!--no-in-order", predict.in_order,
-                              "batches in the order of their indices");
-    predict_command->add_flag("--pin-memory,!--no-pin-memory", predict.pin_memory,
-                              "a thread pins each batch");
+    add_switch("persistent-workers", predict.persistent_workers, "workers live on from pass to pass");
+    add_switch("in-order", predict.in_order, "batches in the order of their indices");
+    add_switch("pin-memory", predict.pin_memory, "a thread pins each batch");
     predict_command
         ->add_option("--io-factor", predict.io_factor, "blocked input of a batch, times this (0.5: half)")
         ->check(CLI::Range(0.0, 1000.0));
@@ -87,6 +84,14 @@ struct Commands {
     doctor_command = app.add_subcommand("doctor", "say what can be seen on this machine, and why");
     findings_command = app.add_subcommand("findings", "print docs/findings.md")->group("");
     findings_command->add_flag("--markdown")->description("the only format there is");
+  }
+
+  // --name and --no-name; neither leaves the value unset.
+  void add_switch(const std::string& name, std::optional<bool>& value, const std::string& words) {
+    predict_command->add_flag_callback(
+        "--" + name, [&value] { value = true; }, words);
+    predict_command->add_flag_callback(
+        "--no-" + name, [&value] { value = false; }, "the opposite");
   }
 
   int execute() {
