@@ -4,6 +4,7 @@
 // time, reads the settings and lets the sources arm themselves.
 #include <sys/auxv.h>
 
+#include "cuda/nvml/sampler.h"
 #include "hooks/environment.h"
 #include "hooks/evidence.h"
 #include "hooks/modules.h"
@@ -54,6 +55,7 @@ void write_operations() noexcept {
   record::on_file_start(nccl::on_recording);
   record::on_file_start(libc::on_recording);
   record::on_file_start(python::on_recording);
+  context::add_sample_source(cuda::nvml::sample);
   libc::arm();
   python::arm();
 }

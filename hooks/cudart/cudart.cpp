@@ -5,6 +5,7 @@
 #include <cuda_runtime_api.h>
 
 #include "cuda/cupti/correlation.h"
+#include "cuda/nvml/sampler.h"
 #include "hooks/cupti/cupti.h"
 #include "hooks/evidence.h"
 #include "hooks/modules.h"
@@ -75,6 +76,7 @@ GW_COLD void meet_cuda(const void* caller) noexcept {
   record::put_source("cuda", "on");
   write_modules();  // CUDA may have been loaded after recording began
   hooks::cupti::on_cuda_evidence(caller);
+  if (runtime::config().is_on(runtime::Source::kSystem)) cuda::nvml::prepare();
 }
 
 inline bool is_watched(const void* caller) noexcept {

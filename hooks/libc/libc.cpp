@@ -23,6 +23,7 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/syscall.h"
+#include "libinject/context/mounts.h"
 #include "libinject/runtime/config.h"
 #include "libinject/trace/layout.h"
 
@@ -42,7 +43,7 @@ uint32_t object(pthread_t thread) noexcept {
 }
 
 // Tells a pipe or socket (waiting for a process) from a local or a network file. 0.3 us, paid only by calls
-// that blocked for more than a hundred times that.
+// that blocked for more than a hundred times that; so is the mount.
 uint32_t filesystem_of(int64_t fd) noexcept {
   struct statfs where;
   const long result = base::raw_syscall(SYS_fstatfs, fd, base::address(&where));
@@ -75,7 +76,7 @@ void leave_wait(const record::Scope& scope, const Call& call, int64_t result) no
   const uint64_t bytes = is_open || result < 0 ? 0 : static_cast<uint64_t>(result);
   const auto caller = reinterpret_cast<uint64_t>(call.caller);
   record::leave(scope, flags, static_cast<uint32_t>(fd), 0,
-                trace::IoDetail(bytes, caller, 0, filesystem_of(fd)));
+                trace::IoDetail(bytes, caller, context::mount_of(static_cast<int>(fd)), filesystem_of(fd)));
 }
 
 }  // namespace
@@ -93,6 +94,7 @@ void arm() noexcept {
 void on_recording() noexcept {
   g_threshold_ticks.store(base::ticks_of_ns(kThresholdNs), std::memory_order_relaxed);
   record::put_source("io", g_is_on ? "on" : "off by GPUWATCH_TRACE");
+  if (g_is_on) context::put_mounts({});
 }
 
 }  // namespace gpuwatch::hooks::libc

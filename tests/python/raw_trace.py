@@ -60,7 +60,8 @@ OP_CLASSES = {
     50: "LoaderNext", 51: "LoaderStart", 52: "IndexSent", 53: "BatchReceived", 54: "Fetch", 55: "Collate",
     56: "PinBatch", 57: "WorkerStart", 58: "OptimizerStep", 60: "GarbageCollection", 61: "Checkpoint",
 }  # fmt: skip
-WITHOUT_STREAM = {"Fetch", "LoaderNext", "OptimizerStep", "Read", "Write", "Open", "Receive"}  # CpuDetail, IoDetail
+WITH_MOUNT = {"Read", "Write", "Open", "Receive"}  # IoDetail
+WITHOUT_STREAM = {"Fetch", "LoaderNext", "OptimizerStep", *WITH_MOUNT}  # CpuDetail, IoDetail
 
 
 @dataclass
@@ -233,11 +234,14 @@ class FileReader:
                 continue
             op_class = OP_CLASSES.get(operation["op_class"], str(operation["op_class"]))
             layout = "<QQII" if op_class in WITHOUT_STREAM else "<QQIBBH"
+            values = struct.unpack_from(layout, self.data, detail) if detail else ()
+            if values and op_class in WITH_MOUNT:
+                values = (*values[:2], self.texts.get(values[2], ""), values[3])
             span = span * 1024 if flags & LONG_SPAN else span
             trace.all_calls.append(
                 Call(
                     process, pids[process], thread, op_class, operation["name"], now(start), now(start + span), a, b,
-                    bool(flags & FAILED), struct.unpack_from(layout, self.data, detail) if detail else (),
+                    bool(flags & FAILED), values,
                     struct.unpack_from("<QIIII", self.data, detail + 24) if details == 2 else (),
                 )  # fmt: skip
             )

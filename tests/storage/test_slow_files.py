@@ -35,6 +35,16 @@ def took_ms(log, what):
     return [(call["end_ns"] - call["begin_ns"]) / 1e6 for call in log if call["what"] == what]
 
 
+def mount_of(trace, path):
+    """The row of the trace's Mount table that `df` names for this path."""
+    row = subprocess.run(["df", "--output=target,fstype", path], capture_output=True, text=True).stdout.split()
+    point, kind = row[-2:]
+    found = [mount for mount in trace.tables("Mount") if mount["point"] == point and mount["type"] == kind]
+    assert found and not found[-1]["is_remote"], trace.tables("Mount")
+    assert found[-1]["device"] == os.stat(path).st_dev
+    return found[-1]
+
+
 def test_every_call_takes_as_long_as_told(build, folder):
     storage = SlowFiles(build, folder, open_us=5000, read_us=3000, stat_us=2000)
     log = run([sys.executable, READER, folder], {**os.environ, **storage.environment()})
@@ -69,6 +79,7 @@ def test_recorded_waits_are_the_programs_own(build, folder, libgpuwatch, run_dir
     environment = {**os.environ, **storage.environment(libgpuwatch), "GPUWATCH_OUT": str(run_dir)}
     log = run([sys.executable, READER, folder], environment)
     trace = raw_trace.read_run(run_dir)
+    mount = mount_of(trace, folder)
     for what, op_class, least_ms in (("stat", "Stat", 2), ("open", "Open", 4), ("read", "Read", 3)):
         own = [call for call in log if call["what"] == what]
         # The clock of the trace has another origin: compare lengths, in order.
@@ -79,3 +90,5 @@ def test_recorded_waits_are_the_programs_own(build, folder, libgpuwatch, run_dir
             assert 0.999 * least_ms * 1e6 <= call.end_ns - call.begin_ns <= 1.001 * length
             if what == "read":
                 assert call.detail[0] == logged["bytes"] == FILE_BYTES
+            if what != "stat":
+                assert call.detail[2] == mount["point"] and call.detail[3] != 0

@@ -50,6 +50,16 @@ struct Config {
   Ns cupti_skew_ns = 0;
   double cupti_drift_ppm = 0;
   Ns cupti_worker_period_ns = 10'000'000;  // how often full buffers are looked at
+
+  // What the NVML stand-in answers.
+  int sm_clock_mhz = 1980, sm_clock_max_mhz = 1980;
+  int throttle_reasons = 0;  // bits as documented for nvmlDeviceGetCurrentClocksEventReasons
+  int power_mw = 350'000, power_limit_mw = 700'000;
+  int temperature_c = 45;
+  int pcie_generation = 5, pcie_generation_max = 5, pcie_width = 16, pcie_width_max = 16;
+  int utilization_percent = 50;
+  int other_processes = 0;
+  size_t other_process_bytes = size_t{1} << 30;  // of each
 };
 
 // Loads on first use; never changes afterwards.

@@ -138,6 +138,13 @@ GWSIM_EXPORT CUresult cuDeviceGetUuid_v2(CUuuid* uuid, CUdevice device) {
   return CUDA_SUCCESS;
 }
 
+GWSIM_EXPORT CUresult cuDeviceGetPCIBusId(char* id, int length, CUdevice device) {
+  if (!id || length <= 0) return CUDA_ERROR_INVALID_VALUE;
+  if (!exists(device)) return CUDA_ERROR_INVALID_DEVICE;
+  std::snprintf(id, static_cast<size_t>(length), "0000:00:%02x.0", device);
+  return CUDA_SUCCESS;
+}
+
 GWSIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice device) {
   GWSIM_CALL(cuDevicePrimaryCtxRetain);
   if (!exists(device)) return call.done(CUDA_ERROR_INVALID_DEVICE);

@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cuda/nvml/sampler.h"
+
+#include <atomic>
+#include <cstring>
+
+#include "cuda/nvml/api.h"
+#include "libinject/base/clock.h"
+#include "libinject/base/compiler.h"
+#include "libinject/base/errno_guard.h"
+#include "libinject/base/syscall.h"
+#include "libinject/base/text.h"
+#include "libinject/record/recorder.h"
+#include "libinject/runtime/fork_epoch.h"
+
+namespace gpuwatch::cuda::nvml {
+namespace {
+
+constexpr int kMaxDevices = 16;  // a training process drives one, DataParallel as many as a machine has
+constexpr unsigned kMaxProcesses = 64;
+constexpr uint64_t kPeriodsOfCost = 1000;  // as the sampler itself: at most 0.1 % of the thread
+
+struct Known {
+  bool is_looked_up = false;
+  Device handle = nullptr;  // null: NVML does not know it
+  unsigned clock_max_mhz = 0, pcie_generation_max = 0, pcie_width_max = 0;
+  int numa_node = -1;
+};
+
+constinit Api g_api{};
+constinit std::atomic<bool> g_is_ready{false};  // libraries are loaded
+constinit uint32_t g_epoch = 0;                 // of the process that loaded them
+constinit bool g_is_initialised = false;
+constinit bool g_is_given_up = false;
+constinit uint64_t g_next = 0;  // ticks
+constinit Known g_known[kMaxDevices]{};
+
+template <class... Arguments, class... Given>
+unsigned ask(Return (*function)(Device, Arguments...), Device device, Given... given) noexcept {
+  unsigned value = 0;
+  return function && function(device, given..., &value) == kSuccess ? value : 0;
+}
+
+// "/sys/bus/pci/devices/0000:3b:00.0/numa_node"; -1 on machines with one node, too.
+int read_numa_node(const char* bus_id) noexcept {
+  base::Text<128> path;
+  path.add("/sys/bus/pci/devices/");
+  for (const char* c = bus_id; *c; ++c) path.add(*c >= 'A' && *c <= 'F' ? static_cast<char>(*c + 32) : *c);
+  path.add("/numa_node");
+  char text[16];
+  if (base::read_file(path.c_str(), text, sizeof text) <= 0 || text[0] < '0' || text[0] > '9') return -1;
+  int node = 0;
+  for (const char* c = text; *c >= '0' && *c <= '9'; ++c) node = node * 10 + (*c - '0');
+  return node;
+}
+
+const Known& look_up(int device) noexcept {
+  Known& known = g_known[device];
+  if (known.is_looked_up) return known;
+  known.is_looked_up = true;
+  char bus_id[32] = "";
+  if (g_api.pci_bus_id(bus_id, sizeof bus_id, device) != 0) return known;
+  if (g_api.handle_by_pci(bus_id, &known.handle) != kSuccess) known.handle = nullptr;
+  if (!known.handle) return known;
+  known.clock_max_mhz = ask(g_api.clock_max, known.handle, kClockSm);
+  known.pcie_generation_max = ask(g_api.pcie_generation_max, known.handle);
+  known.pcie_width_max = ask(g_api.pcie_width_max, known.handle);
+  known.numa_node = read_numa_node(bus_id);
+  return known;
+}
+
+// The parent of a process; 0 when it is not to be seen.
+uint32_t parent_of(uint32_t pid) noexcept {
+  base::Text<32> path;
+  path.add("/proc/").add(uint64_t{pid}).add("/stat");
+  char text[256];
+  if (base::read_file(path.c_str(), text, sizeof text) <= 0) return 0;
+  const char* at = std::strrchr(text, ')');
+  if (!at || std::strlen(at) < 5) return 0;
+  uint32_t parent = 0;
+  for (at += 4; *at >= '0' && *at <= '9'; ++at) parent = parent * 10 + static_cast<uint32_t>(*at - '0');
+  return parent;
+}
+
+// Ranks that share a device are started by one launcher, or one by the other. A process that is not to be
+// seen here (another container) is none of ours.
+bool is_of_this_run(uint32_t pid, uint32_t own, uint32_t own_parent) noexcept {
+  if (pid == own || pid == own_parent) return true;
+  const uint32_t parent = parent_of(pid);
+  return parent == own || (parent == own_parent && parent > 1);
+}
+
+// In a container NVML gives the pids of the host: then this process is not in its own list, and stands for
+// one of it.
+void count_others(Device device, trace::DeviceSampleFields* fields) noexcept {
+  ProcessInfo processes[kMaxProcesses];
+  unsigned count = kMaxProcesses;
+  if (!g_api.processes) return;
+  const Return result = g_api.processes(device, &count, processes);
+  if (result != kSuccess && result != kInsufficientSize) return;
+  const unsigned told = result == kSuccess ? (count < kMaxProcesses ? count : kMaxProcesses) : 0;
+  const auto own = static_cast<uint32_t>(base::sys_getpid());
+  const auto own_parent = static_cast<uint32_t>(base::raw_syscall(SYS_getppid));
+  bool has_own = false;
+  unsigned others = 0;
+  uint64_t bytes = 0;
+  for (unsigned i = 0; i < told; ++i) {
+    has_own |= processes[i].pid == own;
+    if (is_of_this_run(processes[i].pid, own, own_parent)) continue;
+    ++others;
+    if (processes[i].used_memory != ~0ull) bytes += processes[i].used_memory;
+  }
+  if (told < count) others = count;  // more than fit: their number alone
+  fields->other_processes = has_own || others == 0 ? others : others - 1;
+  fields->other_memory_bytes = has_own ? bytes : 0;
+}
+
+void put_device(int device, uint64_t now) noexcept {
+  const Known& known = look_up(device);
+  if (!known.handle) return;
+  trace::DeviceSampleFields fields;
+  fields.process = record::process_ordinal();
+  fields.ticks = now;
+  fields.device = static_cast<uint32_t>(device);
+  fields.sm_clock_mhz = ask(g_api.clock, known.handle, kClockSm);
+  fields.sm_clock_max_mhz = known.clock_max_mhz;
+  unsigned long long reasons = 0;
+  if (g_api.clock_reasons && g_api.clock_reasons(known.handle, &reasons) == kSuccess)
+    fields.throttle_reasons = reasons;
+  fields.power_mw = ask(g_api.power, known.handle);
+  fields.power_limit_mw = ask(g_api.power_limit, known.handle);
+  fields.temperature_c = ask(g_api.temperature, known.handle, kTemperatureGpu);
+  fields.pcie_generation = ask(g_api.pcie_generation, known.handle);
+  fields.pcie_generation_max = known.pcie_generation_max;
+  fields.pcie_width = ask(g_api.pcie_width, known.handle);
+  fields.pcie_width_max = known.pcie_width_max;
+  Memory memory;
+  if (g_api.memory && g_api.memory(known.handle, &memory) == kSuccess) {
+    fields.memory_used_bytes = memory.used;
+    fields.memory_bytes = memory.total;
+  }
+  Utilization utilization;
+  if (g_api.utilization && g_api.utilization(known.handle, &utilization) == kSuccess)
+    fields.utilization_percent = utilization.gpu;
+  count_others(known.handle, &fields);
+  fields.numa_node = known.numa_node;
+  record::put(fields);
+}
+
+bool is_initialised() noexcept {
+  if (g_is_initialised) return true;
+  const Return result = g_api.init();
+  g_is_initialised = result == kSuccess;
+  g_is_given_up = !g_is_initialised;
+  base::Text<64> state;
+  if (g_is_initialised) {
+    state.add("on");
+  } else {
+    state.add("nvmlInit_v2 failed with ").add(static_cast<uint64_t>(result));
+  }
+  record::put_source("nvml", state.c_str());
+  return g_is_initialised;
+}
+
+bool is_in_use(int device) noexcept {
+  unsigned flags = 0;
+  int is_active = 0;
+  return g_api.context_state(device, &flags, &is_active) == 0 && is_active;
+}
+
+}  // namespace
+
+GW_COLD void prepare() noexcept {
+  const base::ErrnoGuard keep_errno;
+  const record::Quiet quiet;
+  load(&g_api);
+  g_epoch = runtime::epoch();
+  if (g_api.missing) {
+    record::put_source("nvml", g_api.missing);
+    return;
+  }
+  g_is_ready.store(true, std::memory_order_release);
+}
+
+GW_COLD void sample(uint64_t now) noexcept {
+  if (!g_is_ready.load(std::memory_order_acquire) || g_epoch != runtime::epoch()) return;
+  if (g_is_given_up || now < g_next) return;
+  const base::ErrnoGuard keep_errno;
+  const record::Quiet quiet;
+  int count = 0;
+  if (g_api.device_count(&count) != 0) return;  // the driver is not initialised yet
+  const uint64_t begin = base::ticks();
+  for (int device = 0; device < count && device < kMaxDevices; ++device) {
+    if (!is_in_use(device)) continue;
+    if (!is_initialised()) return;
+    put_device(device, now);
+  }
+  g_next = now + kPeriodsOfCost * (base::ticks() - begin);
+}
+
+}  // namespace gpuwatch::cuda::nvml

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What NVML says of the devices, against the configuration of the simulated device that said it."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
+import raw_trace  # noqa: E402
+
+HEALTHY = {
+    "sm_clock_mhz": 1755, "sm_clock_max_mhz": 1980, "throttle_reasons": 0, "power_mw": 412345, "power_limit_mw": 700000,
+    "temperature_c": 61, "pcie_generation": 4, "pcie_generation_max": 5, "pcie_width": 8, "pcie_width_max": 16,
+    "utilization_percent": 37,
+}  # fmt: skip
+THROTTLED = {**HEALTHY, "sm_clock_mhz": 700, "throttle_reasons": 0x44, "power_mw": 699000, "temperature_c": 91}
+
+
+@pytest.fixture
+def samples(inject, workloads, tmp_path, run_dir):
+    """samples(settings, **environment) -> (rows of DeviceSample, state of the source) of a run of 1.5 s"""
+
+    def run(settings, **environment):
+        config = tmp_path / "device.conf"
+        config.write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
+        done = inject(
+            [workloads / "input_wait", "--steps", 80], env={"GWSIM_CONFIG": config, **environment}, sim=True
+        )
+        assert done.returncode == 0, done.stderr
+        trace = raw_trace.read_run(run_dir)
+        assert len(trace.tables("Sample")) >= 2, "the run was too short for a sample after CUDA was seen"
+        return trace.tables("DeviceSample"), trace.state("nvml")
+
+    return run
+
+
+@pytest.mark.parametrize("settings", [HEALTHY, THROTTLED])
+def test_samples_are_what_the_device_said(samples, settings):
+    rows, state = samples({**settings, "devices": 2, "memory_gib": 3})
+    assert state == "on"
+    assert {row["device"] for row in rows} == {0, 1}
+    for row in rows:
+        told = {key: row[key] for key in settings}
+        # Each device draws a milliwatt more than the one before it in CUDA's order, which is not NVML's.
+        assert told == {**settings, "power_mw": settings["power_mw"] + row["device"]}
+        assert (row["memory_bytes"], row["other_processes"], row["other_memory_bytes"]) == (3 << 30, 0, 0)
+
+
+def test_other_processes_are_counted_without_this_one(samples):
+    rows, _ = samples({"other_processes": 3, "other_process_kib": 2048})
+    assert rows
+    assert {(row["other_processes"], row["other_memory_bytes"]) for row in rows} == {(3, 3 * (2048 << 10))}
+
+
+def test_without_the_library_the_source_says_so(samples, sim_lib, tmp_path):
+    libraries = tmp_path / "libraries"
+    libraries.mkdir()
+    for library in sim_lib.iterdir():
+        if "nvidia-ml" not in library.name:
+            (libraries / library.name).symlink_to(library)
+    # A file in its place: the one that this machine may have is not found either.
+    (libraries / "libnvidia-ml.so.1").write_text("no library\n")
+    rows, state = samples({}, LD_LIBRARY_PATH=libraries)
+    assert rows == []
+    assert state == "no libnvidia-ml.so.1" or state.startswith("nvmlInit_v2 failed")
+
+
+def test_off_with_the_system_source(inject, workloads, run_dir):
+    done = inject([workloads / "input_wait", "--steps", 5], env={"GPUWATCH_TRACE": "cuda"}, sim=True)
+    assert done.returncode == 0, done.stderr
+    trace = raw_trace.read_run(run_dir)
+    assert trace.tables("DeviceSample") == []
+    assert "nvml" not in {row["name"] for row in trace.tables("Source")}
