@@ -40,6 +40,9 @@ void put_torch_facts() noexcept {
   const ErrorGuard guard;
   put_python_facts();
   prepare_stacks();
+  for (const char* name : {"tensorflow", "keras", "jax", "ray"}) {
+    if (PyObject* module = loaded_module(name)) put_text_attribute(name, module, "__version__");
+  }
   PyObject* torch = loaded_module("torch");
   if (!torch) return;
   put_text_attribute("torch", torch, "__version__");

@@ -150,6 +150,11 @@ Iterator* find_iterator_over(const PyObject* object) noexcept {
   return nullptr;
 }
 
+// Another object lives at the address of one that is gone.
+void forget_iterator(const PyObject* object) noexcept {
+  if (Iterator* iterator = find_iterator_over(object)) iterator->object = nullptr;
+}
+
 Iterator& start_iterator(const PyObject* object) noexcept {
   Iterator* iterator = find_iterator_over(object);  // the address may have belonged to one that is gone
   if (!iterator) iterator = &g_iterators[g_newest = (g_newest + 1) % kIterators];
@@ -269,7 +274,10 @@ struct Made {
     PyObject* dataset = nullptr;
     if (kRows[kRow].op == Op::tf_iterator_made) {
       dataset = argument(args, keywords, 1, "dataset");
-      if (!dataset || dataset == g_api.none) self = nullptr;  // a graph's view of an iterator that exists
+      if (!dataset || dataset == g_api.none) {  // a graph's view of an iterator that exists
+        forget_iterator(self);
+        self = nullptr;
+      }
     }
     if (!self || t_framework.iterator || !begin_recording("a framework's loader")) {
       return g_api.PyObject_Call(original, args, keywords);

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string_view>
+
+#include "analyzer/advise/rule.h"
+#include "analyzer/io/printable.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kInputPipeline;
+
+namespace {
+
+constexpr double kLeastInputShare = 0.05;
+
+constexpr Threshold kThresholds[] = {
+    {"share of the step spent waiting for data", kLeastInputShare, "of the step",
+     "below it XProf does not call a job input bound"},
+};
+
+struct Advice {
+  std::string_view framework, has, lacks, setting, value, summary, snippet;
+};
+constexpr Advice kAdvice[] = {
+#define GW_PIPELINE(framework, has, lacks, setting, value, summary, snippet) \
+  {framework, has, lacks, setting, value, summary, snippet},
+#include "analyzer/advise/pipeline_words.def"
+#undef GW_PIPELINE
+};
+
+bool holds(const model::Loader& loader, std::string_view words) {
+  return loader.dataset.find(words) != std::string::npos ||
+         loader.class_name.find(words) != std::string::npos;
+}
+
+const Advice* advice_for(const model::Loader& loader) {
+  for (const Advice& advice : kAdvice) {
+    if (advice.framework != loader.framework || !holds(loader, advice.has)) continue;
+    if (advice.lacks.empty() || !holds(loader, advice.lacks)) return &advice;
+  }
+  return nullptr;
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  const model::Loader* loader = input.configured_loader();
+  if (!loader || input.loader) return std::nullopt;  // seen from the inside: other rules say more
+  const double lost =
+      input.rank.share(attribute::Group::Input) - input.rank.share(attribute::Category::InputStartup);
+  const Advice* advice = advice_for(*loader);
+  if (lost < kLeastInputShare || !advice) return std::nullopt;
+
+  Finding finding = make_finding(kInputPipeline, input, lost);
+  finding.title = "Training waits for the input pipeline of " + io::printable(loader->framework);
+  finding.evidence = {{"waiting for data", 100 * lost, "% of the step"},
+                      {"CPUs", double(input.process.cpu_count), "cores"}};
+  finding.fix.summary = advice->summary;
+  finding.fix.setting = advice->setting;
+  finding.fix.value = advice->value;
+  finding.fix.snippet = advice->snippet;
+  finding.fix.location = loader->location;
+  finding.ceiling_speedup = std::max(1.0, input.now_ms / std::max(input.input_floor_ms(), 1e-6));
+  return finding;
+}
+
+}  // namespace
+
+const Rule kInputPipeline{
+    "input-pipeline",
+    "Training waits for a loader that is not PyTorch's: tf.data, Keras, Ray Data or DALI.",
+    "Waits in that loader's next(), also inside a graph. What its own threads do is not seen, so the advice "
+    "follows "
+    "from how the pipeline is built: a map that is not parallel, no prefetch at its end, nothing cached.",
+    "In the framework's own words: `map(num_parallel_calls=tf.data.AUTOTUNE)`, "
+    "`.prefetch(tf.data.AUTOTUNE)`, "
+    "`.cache()`, `PyDataset(workers=, use_multiprocessing=True)`, `prefetch_batches=`. A ceiling, no "
+    "prediction.",
+    kThresholds,
+    evaluate};
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Loaders that are not torch's, by stand-ins that have the names gpuwatch wraps: each wait in next() once, of the length
+that the program saw itself, with the loader's settings and the user's line. tests/frameworks does this with the real
+packages."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+STUBS = Path(__file__).with_name("stub_frameworks")
+
+HEAD = """
+import json, sys, time
+waits = []
+def slow(count=6, ms=8):
+    for i in range(count):
+        time.sleep(ms / 1e3)
+        yield i
+def timed(iterator):
+    while True:
+        began = time.monotonic_ns()
+        try:
+            batch = next(iterator)
+        except StopIteration:
+            return
+        waits.append((began, time.monotonic_ns()))
+        yield batch
+class BatchDataset:
+    _batch_size = 4
+    _input_dataset = None
+    def batches(self):
+        return slow()
+class _PrefetchDataset(BatchDataset):
+    _batch_size = None
+    _input_dataset = BatchDataset()
+"""
+SLEEP_NS = 8e6
+TAIL = "\nprint(json.dumps(waits))\n"
+
+
+@pytest.fixture
+def run(run_watched, tmp_path):
+    def of(source, env=None):
+        script = tmp_path / "script.py"
+        script.write_text(HEAD + source + TAIL)
+        done = run_watched([sys.executable, script], env={"PYTHONPATH": str(STUBS / "site-packages"), **(env or {})})
+        assert done.returncode == 0, done.stderr
+        assert done.stderr == ""
+        return done
+
+    return of
+
+
+def line_of(source, mark):
+    return (HEAD + source).splitlines().index(mark) + 1
+
+
+def check_waits(done, passes=1):
+    """Every next() that the program timed is one record, lies within what the program saw, and holds the batch's sleep."""
+    returned = [call for call in done.trace.calls("LoaderNext") if not call.failed]
+    own = done.result
+    assert len(returned) == len(own) > 0
+    for call, (began, ended) in zip(returned, own):
+        assert began - 1000 <= call.begin_ns <= call.end_ns <= ended + 1000
+        assert call.end_ns - call.begin_ns >= SLEEP_NS - 1000
+    assert [call.b for call in returned] == list(range(len(own) // passes)) * passes
+    return returned
+
+
+EAGER = """
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+dataset = _PrefetchDataset()
+for epoch in range(2):
+    for batch in timed(iter(OwnedIterator(dataset))):
+        pass
+"""
+
+
+@pytest.mark.parametrize("method", ["__next__", "get_next", "get_next_as_optional"])
+def test_eager_iterator_of_tf_data(run, method):
+    source = EAGER
+    if method != "__next__":
+        source = source.replace("timed(iter(OwnedIterator(dataset)))", "ask(OwnedIterator(dataset))")
+        source = f"""
+def ask(iterator):
+    for i in range(6):
+        began = time.monotonic_ns()
+        iterator.{method}()
+        waits.append((began, time.monotonic_ns()))
+        yield i
+""" + source  # fmt: skip
+    done = run(source)
+    check_waits(done, passes=2)
+    (loader,) = {row["id"]: row for row in done.trace.tables("LoaderInfo")}.values()
+    assert loader["framework"] == "tf.data"
+    assert loader["class_name"] == "_PrefetchDataset"
+    assert loader["dataset"] == "Prefetch < Batch"
+    assert loader["batch_size"] == 4
+    assert loader["num_workers"] == -1
+    mark = next(line for line in (HEAD + source).splitlines() if "OwnedIterator(dataset)" in line)
+    assert loader["location"].endswith(f"script.py:{line_of(source, mark)}")
+    assert [call.b for call in done.trace.calls("LoaderStart")] == [0, 1]
+    assert done.trace.facts()["tensorflow"] == "2.99.0"
+
+
+def test_iterator_that_a_graph_was_given_is_not_one_more(run):
+    source = EAGER + """
+traced = OwnedIterator(components=slow(), element_spec=1)
+next(traced)
+"""
+    check_waits(run(source), passes=2)
+
+
+def test_exception_passes(run):
+    done = run("""
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+class Broken(BatchDataset):
+    def batches(self):
+        yield 1
+        raise RuntimeError("broken")
+iterator = OwnedIterator(Broken())
+next(timed(iterator))
+try:
+    next(iterator)
+except RuntimeError as error:
+    assert str(error) == "broken"
+else:
+    raise AssertionError("no exception")
+""")
+    assert [call.failed for call in done.trace.calls("LoaderNext")] == [False, True]
+
+
+def test_keras_over_tf_data(run):
+    source = """
+from keras.src.trainers.epoch_iterator import fit
+class Mine:
+    workers = 3
+class Timed(BatchDataset):
+    def batches(self):
+        for batch in slow():
+            yield batch
+fit(Mine(), Timed())
+"""
+    done = run(source)
+    loader = done.trace.tables("LoaderInfo")[0]
+    assert loader["class_name"] == "Mine (PyDataset, workers=3)"
+    assert loader["framework"] == "keras"
+    assert loader["location"].endswith(f"script.py:{line_of(source, 'fit(Mine(), Timed())')}")
+    assert len([call for call in done.trace.calls("LoaderNext") if not call.failed]) == 6
+
+
+def test_ray_data(run):
+    source = """
+from ray.data._internal.block_batching.iter_batches import BatchIterator
+for epoch in range(2):
+    for batch in timed(iter(BatchIterator(slow(), batch_size=16, prefetch_batches=2))):
+        pass
+"""
+    done = run(source)
+    check_waits(done, passes=2)
+    (loader,) = done.trace.tables("LoaderInfo")
+    assert (loader["framework"], loader["class_name"]) == ("ray", "BatchIterator")
+    assert (loader["batch_size"], loader["prefetch_factor"], loader["num_workers"]) == (16, 2, -1)
+    assert len([call for call in done.trace.calls("LoaderNext") if call.failed]) == 2  # the end of each epoch
+
+
+def test_dali(run):
+    source = """
+from nvidia.dali.plugin.pytorch import DALIClassificationIterator
+iterator = DALIClassificationIterator(slow, batch_size=32)
+for epoch in range(2):
+    for batch in timed(iter(iterator)):
+        pass
+"""
+    done = run(source)
+    check_waits(done, passes=2)
+    (loader,) = done.trace.tables("LoaderInfo")
+    assert (loader["framework"], loader["class_name"]) == ("dali", "DALIClassificationIterator")
+    assert loader["batch_size"] == 32
+
+
+GRAPH = """
+import ctypes, os
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+kernel = ctypes.CDLL(os.environ["KERNEL"])
+kernel.make_iterator.restype = ctypes.c_void_p
+class InKernel(BatchDataset):
+    def batches(self):
+        self.resource = ctypes.c_void_p(kernel.make_iterator(6, 8))
+        return slow()
+def execute(resource, answers, count=3):
+    for i in range(count):
+        began = time.monotonic_ns()
+        answers.append(kernel.ask(resource))
+        if answers[-1] == 1:
+            waits.append((began, time.monotonic_ns()))
+    return answers
+"""
+
+
+@pytest.fixture(params=["in memory", "in a register"])
+def kernel(request, tmp_path):
+    library = tmp_path / "libkernel.so"
+    words = ["c++", "-O1", "-fPIC", "-shared", "-pthread", "-o", library, STUBS / "kernel.cpp"]
+    subprocess.run(words + (["-DTRIVIAL"] if request.param == "in a register" else []), check=True)
+    return {"KERNEL": str(library)}
+
+
+def test_waits_inside_a_graph(run, kernel):
+    """Kernels on other threads: recorded as what the thread that called the graph waited for, when the call returns."""
+    done = run(GRAPH + """
+step = Function(execute)
+dataset = InKernel()
+iterator = OwnedIterator(dataset)
+assert step(dataset.resource, []) == [1, 1, 1]
+assert step(dataset.resource, answers=[], count=4) == [1, 1, 1, 0]
+""", kernel)  # fmt: skip
+    returned = check_waits(done)
+    (loader,) = done.trace.tables("LoaderInfo")
+    assert {call.a for call in returned} == {loader["id"]}
+    assert loader["dataset"] == "InKernel"
+    (start,) = done.trace.calls("LoaderStart")
+    assert {call.thread for call in returned} == {start.thread}
+    assert len([call for call in done.trace.calls("LoaderNext") if call.failed]) == 1  # the end
+
+
+def test_iterator_made_inside_a_graph(run, kernel):
+    done = run(GRAPH + """
+resource = ctypes.c_void_p(kernel.make_iterator(6, 8))
+assert Function(execute)(resource, [], count=6) == [1] * 6
+""", kernel)  # fmt: skip
+    returned = [call for call in done.trace.calls("LoaderNext") if not call.failed]
+    assert len(returned) == 6
+    (loader,) = done.trace.tables("LoaderInfo")
+    assert loader["class_name"] == "tf.data iterator in a graph"
+
+
+def test_eager_wait_whose_kernel_runs_elsewhere_counts_once(run, kernel):
+    done = run(GRAPH + """
+class Eager(InKernel):
+    def batches(self):
+        self.resource = ctypes.c_void_p(kernel.make_iterator(6, 8))
+        return (kernel.ask(self.resource) for i in range(6))
+for batch in timed(OwnedIterator(Eager())):
+    assert batch == 1
+Function(execute)(None, [], count=0)
+""", kernel)  # fmt: skip
+    check_waits(done)
+
+
+def test_off_by_configuration(run, kernel):
+    done = run(EAGER + GRAPH + """
+assert Function(execute)(ctypes.c_void_p(kernel.make_iterator(6, 1)), []) == [1, 1, 1]
+""", {**kernel, "GPUWATCH_TRACE": "cuda"})  # fmt: skip
+    assert done.trace.all_calls == []
+
+
+@pytest.mark.parametrize(
+    "pipeline, advice",
+    [
+        ("Batch Map Range", "map(..., num_parallel_calls=tf.data.AUTOTUNE)"),
+        ("Batch ParallelMap Range", ".prefetch(tf.data.AUTOTUNE)"),
+        ("Prefetch Batch ParallelMap Range", ".cache()"),
+    ],
+)
+def test_fix_in_the_words_of_tf_data(inject, tmp_path, pipeline, advice):
+    source = """
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+class Stage:
+    def batches(self):
+        return slow(40, 4)
+stage = None
+for name in reversed(sys.argv[1].split()):
+    stage = type(f"_{name}Dataset", (Stage,), {"_input_dataset": stage})()
+for batch in timed(OwnedIterator(stage)):
+    pass
+"""
+    script = tmp_path / "script.py"
+    script.write_text(HEAD + source + TAIL)
+    done = inject([sys.executable, script, pipeline], env={"PYTHONPATH": STUBS / "site-packages"})
+    report = done.report()
+    assert report["verdict"]["id"] == "input-bound"
+    (finding,) = report["findings"]
+    assert finding["id"] == "input-pipeline"
+    assert advice in finding["fix"]["summary"]
+    assert finding["fix"]["location"].endswith(f"script.py:{line_of(source, 'for batch in timed(OwnedIterator(stage)):')}")
+    (loader,) = report["ranks"][0]["loaders"]
+    assert (loader["framework"], loader["batches"], loader["num_workers"]) == ("tf.data", 40, None)
+    own_s = sum(ended - began for began, ended in json.loads(done.stdout.splitlines()[-1])) / 1e9
+    assert loader["wait_s"] == pytest.approx(own_s, rel=0.005, abs=0.0002 * 40)
