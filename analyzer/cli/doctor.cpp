@@ -13,6 +13,7 @@
 #include <sstream>
 #include <vector>
 
+#include "analyzer/cli/machine.h"
 #include "analyzer/cli/paths.h"
 #include "analyzer/io/printable.h"
 
@@ -152,10 +153,15 @@ std::string doctor() {
   out += line("nccl",
               library_words({"libnccl.so.2"}, "only jobs with several GPUs need it, PyTorch brings its own"));
   out += line("gpu", device_words());
+  out += line("nvml", nvml_words());
   out += line("clock", clock_words());
   out += line("cpu", quota_words());
   out += line("sched", run_delay_words());
-  out += line("memory", shared_memory_words());
+  out += line("pressure", pressure_words(""));
+  out += line("memory", memory_limit_words(""));
+  out += line("shm", shared_memory_words());
+  out += line("storage", storage_words(""));
+  out += line("workers", peek_words(""));
   return out;
 }
 

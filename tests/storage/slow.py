@@ -6,9 +6,17 @@
     subprocess.run(command, env={**os.environ, **storage.environment(libgpuwatch)})          # slow and recorded
     inject(command, env=storage.environment(libgpuwatch))
 
-Under the delays lies whatever the machine has, so file system type and mount are the machine's own.
+Under the delays lies whatever the machine has, so file system type and mount are the machine's own. Where the machine
+allows it (root and /dev/fuse), a file system of its own is mounted instead (slow_fs.c), which is slow for memory maps
+and C libraries, too, has a page cache, and looks remote:
+
+    if reason := SlowMount.unavailable(): pytest.skip(reason)
+    with SlowMount(build, folder, tmp_path / "mnt", type="fuse.slowfs", read_us=500) as mounted:
+        inject([sys.executable, "train.py", mounted.point])
 """
 
+import os
+import subprocess
 from pathlib import Path
 
 
@@ -32,3 +40,38 @@ class SlowFiles:
             "SLOW_FILES_QUEUE": str(self.queue),
             **{f"SLOW_FILES_{name}": str(value) for name, value in self.settings.items()},
         }
+
+
+class SlowMount:
+    """`folder`, read-only, once more at `point`. keep_cache: what was read once is fast from then on, as on a disk."""
+
+    def __init__(
+        self, build, folder, point, type="fuse.slowfs", open_us=0, read_us=0, stat_us=0, mib_s=0, keep_cache=False
+    ):
+        self.point = Path(point)
+        delays = (open_us, read_us, stat_us, mib_s, int(keep_cache))
+        self.command = [Path(build) / "bin/guests/slow_fs", Path(folder).resolve(), self.point, type, *delays]
+        self.server = None
+
+    @staticmethod
+    def unavailable():
+        """Why this machine cannot mount it, or None."""
+        if os.geteuid() != 0:
+            return "mounting a file system takes root"
+        if not os.access("/dev/fuse", os.R_OK | os.W_OK):
+            return "no /dev/fuse here"
+        return None
+
+    def __enter__(self):
+        self.point.mkdir(exist_ok=True)
+        command = [str(word) for word in self.command]
+        self.server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        if self.server.stdout.readline() != "mounted\n":
+            raise OSError(self.server.communicate()[1])
+        return self
+
+    def __exit__(self, *failure):
+        subprocess.run(["umount", "-l", str(self.point)], check=True)
+        self.server.wait(timeout=20)
+        self.server.stdout.close()
+        self.server.stderr.close()
