@@ -16,6 +16,8 @@
 #include <map>
 #include <mutex>
 
+#include "analyzer/model/stacks.h"
+
 extern char** environ;
 
 namespace gpuwatch::advise {
@@ -150,6 +152,7 @@ std::string call_location(const model::Run& run, const model::Process& process, 
   const model::Thread& owner = process.threads[thread];
   const model::HostCall& host = owner.calls[call];
   if (std::string line = python_line(run, owner, call); !line.empty()) return line;
+  if (const auto frame = model::users_line_of(run, owner, host)) return frame->location();
   switch (model::detail_kind(host.op_class)) {
     case model::DetailKind::kCall:
       if (host.detail >= owner.call_details.size()) return "";

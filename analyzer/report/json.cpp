@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/io/printable.h"
+#include "analyzer/model/stacks.h"
 #include "analyzer/report/facts.h"
 #include "libinject/trace/layout.h"
 
@@ -147,6 +148,24 @@ Json attribution(const attribute::RankAttribution& rank) {
   return result;
 }
 
+// What the workers were seen doing while the consumer waited, null without samples.
+Json worker_functions(const model::WorkerActivity& activity) {
+  constexpr size_t kMost = 10;
+  if (activity.samples == 0) return nullptr;
+  Json result;
+  result["samples"] = activity.samples;
+  result["busy_share"] = activity.busy_share;
+  result["functions"] = Json::array();
+  for (size_t i = 0; i < std::min(kMost, activity.functions.size()); ++i) {
+    const model::WorkerFunction& seen = activity.functions[i];
+    result["functions"].push_back({{"location", clean(seen.frame.location())},
+                                   {"function", clean(seen.frame.function)},
+                                   {"samples", seen.samples},
+                                   {"share", seen.share}});
+  }
+  return result;
+}
+
 Json loader(const LoaderFacts& facts) {
   const model::Loader& configured = *facts.loader;
   Json result;
@@ -177,7 +196,12 @@ Json rank(const Report& report, const attribute::RankAttribution& row) {
   result["wall_ns"] = row.wall_ns;
   result["attribution"] = attribution(row);
   result["loaders"] = Json::array();
-  for (const LoaderFacts& facts : loader_facts(process)) result["loaders"].push_back(loader(facts));
+  for (const LoaderFacts& facts : loader_facts(process)) {
+    Json entry = loader(facts);
+    const auto index = uint32_t(facts.loader - process.loaders.data());
+    entry["worker_time"] = worker_functions(model::worker_activity(report.run, process, index));
+    result["loaders"].push_back(std::move(entry));
+  }
   return result;
 }
 

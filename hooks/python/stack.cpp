@@ -10,6 +10,7 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/errno_guard.h"
 #include "libinject/base/syscall.h"
+#include "libinject/runtime/config.h"
 
 namespace gpuwatch::hooks::python {
 
@@ -29,7 +30,21 @@ constexpr int kProvenFrames = 3;
 void write_plainly(const char* path, unwind::StackText& to) noexcept {
   to.add(path);
 }
+// Of a library's path the part that every machine has stays, whatever GPUWATCH_PATHS says: it tells nothing
+// of the user, and without it nobody could tell his frames from the library's.
 void write_as_wanted(const char* path, unwind::StackText& to) noexcept {
+  if (runtime::config().paths != runtime::PathStyle::kFull) {
+    for (const char* library : {"/site-packages/", "/dist-packages/", "/lib/python3."}) {
+      if (const char* at = std::strstr(path, library)) {
+        to.add(at);
+        return;
+      }
+    }
+    if (path[0] == '<') {
+      to.add(path);
+      return;
+    }
+  }
   to.add(record::written_path(path).c_str());
 }
 

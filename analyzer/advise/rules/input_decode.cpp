@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/rule.h"
+#include "analyzer/model/stacks.h"
 
 namespace gpuwatch::advise {
 
@@ -14,12 +15,29 @@ namespace {
 constexpr double kLeastLeftWait = 0.10;
 constexpr double kLeastCpuShare = 0.70;
 
+constexpr size_t kLeastSamples = 10;  // of workers' stacks: fewer name no function
+
 constexpr Threshold kThresholds[] = {
     {"data wait that is left with the best worker count", kLeastLeftWait, "of the step",
      "below it workers alone solve the problem"},
     {"CPU time of a fetch", kLeastCpuShare, "of its duration",
      "less, and waiting for storage is the larger part"},
 };
+
+// The function that workers were seen in most, and the share of their time.
+void name_worst_function(Finding& finding, const RuleInput& input) {
+  const model::Loader* configured = input.configured_loader();
+  if (!configured) return;
+  const auto loader = uint32_t(configured - input.process.loaders.data());
+  const model::WorkerActivity activity = model::worker_activity(input.run, input.process, loader);
+  if (activity.samples < kLeastSamples) return;
+  const model::WorkerFunction& worst = activity.functions.front();
+  if (!model::is_users(worst.frame)) return;
+  finding.evidence.push_back(
+      {fmt::format("workers' time in {} ({})", worst.frame.function, worst.frame.location()),
+       100 * worst.share, "%"});
+  finding.fix.location = worst.frame.location();
+}
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.loader) return std::nullopt;
@@ -51,6 +69,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.fix.setting = "transforms";
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
+  name_worst_function(finding, input);
   finding.ceiling_speedup = std::max(1.0, input.now_ms / std::max(input.input_floor_ms(), 1e-6));
   return finding;
 }

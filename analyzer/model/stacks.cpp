@@ -1,0 +1,255 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/stacks.h"
+
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <string_view>
+#include <tuple>
+#include <unordered_map>
+
+namespace gpuwatch::model {
+namespace {
+
+constexpr size_t kMostFrames = 64;
+
+bool contains(const std::string& text, std::string_view part) {
+  return text.find(part) != std::string::npos;
+}
+
+// ".../lib/python3.11/contextlib.py"
+bool is_standard_library(const std::string& file) {
+  constexpr std::string_view kFolder = "/lib/python3.";
+  size_t at = file.find(kFolder);
+  if (at == std::string::npos) return false;
+  at += kFolder.size();
+  while (at < file.size() && file[at] >= '0' && file[at] <= '9') ++at;
+  return at < file.size() && file[at] == '/';
+}
+
+bool is_package(const std::string& file) {
+  return contains(file, "/site-packages/") || contains(file, "/dist-packages/");
+}
+
+bool is_torch_or_interpreter(const StackFrame& frame) {
+  return frame.file.starts_with('<') || contains(frame.file, "-packages/torch/") ||
+         contains(frame.file, "/torch/utils/data/") ||
+         (is_standard_library(frame.file) && !is_package(frame.file));
+}
+
+std::optional<StackFrame> frame_of(std::string_view line) {
+  StackFrame frame;
+  // No function's name has a space; a path may.
+  size_t space = line.rfind(' ');
+  if (space == std::string_view::npos) return std::nullopt;
+  size_t colon = line.rfind(':', space);
+  if (colon == std::string_view::npos) return std::nullopt;
+  const char* end = line.data() + space;
+  auto [rest, error] = std::from_chars(line.data() + colon + 1, end, frame.line);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  frame.file = line.substr(0, colon);
+  frame.function = line.substr(space + 1);
+  return frame;
+}
+
+// --- a worker's stack
+
+bool is_worker_loop(const StackFrame& frame) {
+  return frame.function == "_worker_loop" && frame.file.ends_with("worker.py");
+}
+
+bool is_named(const std::string& function, std::string_view name) {  // qualified or not
+  return function.ends_with(name) &&
+         (function.size() == name.size() || function[function.size() - name.size() - 1] == '.');
+}
+
+// It waits for the next index to be sent: the frame that the loop called is a queue's get().
+bool is_idle(const std::vector<StackFrame>& frames, size_t loop) {
+  return loop > 0 && loop < frames.size() && frames[loop - 1].file.ends_with("queues.py") &&
+         is_named(frames[loop - 1].function, "get");
+}
+
+// Which frame a sample counts for.
+const StackFrame* working_frame(const std::vector<StackFrame>& frames, size_t loop) {
+  const std::vector<StackFrame> inner(frames.begin(), frames.begin() + ptrdiff_t(loop));
+  const StackFrame* users = users_frame(inner);
+  return users ? &frames[size_t(users - inner.data())] : &frames.front();
+}
+
+// When each worker's loop began, by pid; 0: not seen.
+std::unordered_map<uint32_t, Ns> workers_of(const Process& process, uint32_t loader) {
+  std::unordered_map<uint32_t, Ns> result;
+  for (const LoaderPass& pass : process.passes) {
+    if (pass.loader != loader) continue;
+    for (const Worker& worker : pass.workers) {
+      auto [entry, is_new] = result.try_emplace(worker.pid, worker.start);
+      if (!is_new && worker.start != 0) entry->second = std::min(entry->second, worker.start);
+    }
+  }
+  return result;
+}
+
+struct Tally {
+  size_t samples = 0;
+  double weight = 0;
+  std::map<uint32_t, size_t> lines;
+};
+
+class ActivityCounter {
+ public:
+  explicit ActivityCounter(const Run& run) : run_(run) {}
+
+  void add(const WorkerStack& sample, Ns loop_began) {
+    auto text = run_.texts.find(sample.text);
+    if (text == run_.texts.end()) return;
+    const double weight = double(std::max<Ns>(0, sample.weight));
+    auto [entry, is_new] = known_.try_emplace(sample.text);
+    if (is_new) entry->second = look_at(text->second);
+    const Seen& seen = entry->second;
+    if (loop_began == 0 ? !seen.is_in_loop : sample.time < loop_began) {
+      starting_ += weight;
+      return;
+    }
+    if (!seen.frame) {
+      idle_ += weight;
+      return;
+    }
+    busy_ += weight;
+    Tally& tally = functions_[{seen.frame->file, seen.frame->function}];
+    ++tally.samples;
+    tally.weight += weight;
+    ++tally.lines[seen.frame->line];
+  }
+
+  WorkerActivity result() const {
+    WorkerActivity activity;
+    const double awake = busy_ + idle_;
+    if (awake + starting_ > 0) activity.starting_share = starting_ / (awake + starting_);
+    if (awake > 0) activity.busy_share = busy_ / awake;
+    for (const auto& [name, tally] : functions_) {
+      WorkerFunction function;
+      function.samples = tally.samples;
+      function.share = busy_ > 0 ? tally.weight / busy_ : 0;
+      auto line = std::max_element(tally.lines.begin(), tally.lines.end(),
+                                   [](auto& a, auto& b) { return a.second < b.second; });
+      function.frame = {name.first, line->first, name.second};
+      activity.samples += tally.samples;
+      activity.functions.push_back(std::move(function));
+    }
+    std::stable_sort(activity.functions.begin(), activity.functions.end(),
+                     [](const WorkerFunction& a, const WorkerFunction& b) { return a.share > b.share; });
+    return activity;
+  }
+
+ private:
+  struct Seen {
+    std::optional<StackFrame> frame;  // none: idle
+    bool is_in_loop = false;
+  };
+  static Seen look_at(const std::string& text) {
+    const std::vector<StackFrame> frames = frames_of(text);
+    if (frames.empty()) return {};
+    const auto loop = std::find_if(frames.begin(), frames.end(), is_worker_loop);
+    const auto at = size_t(loop - frames.begin());  // frames.size() where a deep stack was cut before it
+    if (is_idle(frames, at)) return {std::nullopt, true};
+    return {*working_frame(frames, at), at < frames.size()};
+  }
+
+  const Run& run_;
+  std::unordered_map<uint32_t, Seen> known_;
+  std::map<std::pair<std::string, std::string>, Tally> functions_;
+  double busy_ = 0, idle_ = 0, starting_ = 0;
+};
+
+uint64_t caller_of(const Thread& thread, const HostCall& call) {
+  if (detail_kind(call.op_class) != DetailKind::kCall || call.detail >= thread.call_details.size()) return 0;
+  return thread.call_details[call.detail].caller();
+}
+
+std::optional<StackFrame> users_line(const Run& run, uint32_t text) {
+  auto found = run.texts.find(text);
+  if (found == run.texts.end()) return std::nullopt;
+  const std::vector<StackFrame> frames = frames_of(found->second);
+  const StackFrame* frame = users_frame(frames);
+  return frame ? std::optional(*frame) : std::nullopt;
+}
+
+// The call of this thread that a stack belongs to, if it is of the given kind.
+bool is_stack_of(const StackAt& stack, const Thread& thread, const HostCall& like) {
+  auto call = std::lower_bound(thread.calls.begin(), thread.calls.end(), stack.begin,
+                               [](const HostCall& a, Ns begin) { return a.begin < begin; });
+  for (; call != thread.calls.end() && call->begin == stack.begin; ++call) {
+    if (call->operation == like.operation && caller_of(thread, *call) == caller_of(thread, like)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::string StackFrame::location() const {
+  return line > 0 ? file + ":" + std::to_string(line) : file;
+}
+
+std::vector<StackFrame> frames_of(const std::string& text) {
+  std::vector<StackFrame> frames;
+  for (size_t begin = 0; begin <= text.size() && frames.size() < kMostFrames;) {
+    const size_t end = std::min(text.find('\n', begin), text.size());
+    if (auto frame = frame_of(std::string_view(text).substr(begin, end - begin)))
+      frames.push_back(std::move(*frame));
+    begin = end + 1;
+  }
+  return frames;
+}
+
+bool is_users(const StackFrame& frame) {
+  return !is_torch_or_interpreter(frame) && !is_package(frame.file);
+}
+
+const StackFrame* users_frame(const std::vector<StackFrame>& frames) {
+  const StackFrame* in_package = nullptr;
+  for (const StackFrame& frame : frames) {
+    if (is_users(frame)) return &frame;
+    if (!in_package && !is_torch_or_interpreter(frame)) in_package = &frame;
+  }
+  return in_package;
+}
+
+const std::string* stack_of(const Run& run, const Thread& thread, const HostCall& call) {
+  auto stack = std::lower_bound(thread.stacks.begin(), thread.stacks.end(), call.begin,
+                                [](const StackAt& a, Ns begin) { return a.begin < begin; });
+  if (stack == thread.stacks.end() || stack->begin != call.begin) return nullptr;
+  auto text = run.texts.find(stack->text);
+  return text == run.texts.end() ? nullptr : &text->second;
+}
+
+std::optional<StackFrame> users_line_of(const Run& run, const Thread& thread, const HostCall& call) {
+  if (const std::string* own = stack_of(run, thread, call)) {
+    const std::vector<StackFrame> frames = frames_of(*own);
+    if (const StackFrame* frame = users_frame(frames)) return *frame;
+  }
+  std::map<uint32_t, size_t> texts;
+  for (const StackAt& stack : thread.stacks)
+    if (is_stack_of(stack, thread, call)) ++texts[stack.text];
+  std::map<std::tuple<std::string, uint32_t, std::string>, size_t> lines;
+  for (const auto& [text, count] : texts)
+    if (auto frame = users_line(run, text)) lines[{frame->file, frame->line, frame->function}] += count;
+  if (lines.empty()) return std::nullopt;
+  const auto& [file, line, function] = std::max_element(lines.begin(), lines.end(), [](auto& a, auto& b) {
+                                         return a.second < b.second;
+                                       })->first;
+  return StackFrame{file, line, function};
+}
+
+WorkerActivity worker_activity(const Run& run, const Process& process, uint32_t loader) {
+  ActivityCounter counter(run);
+  const auto workers = workers_of(process, loader);
+  for (const Thread& thread : process.threads) {
+    for (const WorkerStack& sample : thread.worker_stacks) {
+      auto worker = workers.find(sample.pid);
+      if (worker != workers.end()) counter.add(sample, worker->second);
+    }
+  }
+  return counter.result();
+}
+
+}  // namespace gpuwatch::model

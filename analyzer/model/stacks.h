@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What recorded Python stacks say: where a call that stopped its thread stood, and which functions a loader's
+// workers were in while their consumer waited. Stacks are text of the trace, "file:line function" a line,
+// innermost first, and nothing is taken for granted about them.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/model/run.h"
+
+namespace gpuwatch::model {
+
+struct StackFrame {
+  std::string file;
+  uint32_t line = 0;             // 0: not known
+  std::string function;          // qualified where Python tells (3.11 and newer)
+  std::string location() const;  // "file:line"
+};
+
+std::vector<StackFrame> frames_of(const std::string& text);  // at most 64; a line of another form is left out
+
+// Neither a package, nor Python's own library, nor the interpreter.
+bool is_users(const StackFrame& frame);
+
+// The innermost frame of the user's; without one, the innermost outside torch and Python's own library; null
+// for none.
+const StackFrame* users_frame(const std::vector<StackFrame>& frames);
+
+// The stack of this call, null if it has none.
+const std::string* stack_of(const Run& run, const Thread& thread, const HostCall& call);
+
+// The user's frame that most calls like this one had: the call itself, else those of the same operation and
+// the same caller on its thread.
+std::optional<StackFrame> users_line_of(const Run& run, const Thread& thread, const HostCall& call);
+
+// A function of a worker's work. Its time is the consumer's waiting that its samples stand for.
+struct WorkerFunction {
+  StackFrame frame;  // the line that was seen most
+  size_t samples = 0;
+  double share = 0;  // of the busy samples, by weight
+};
+
+struct WorkerActivity {
+  size_t samples = 0;                     // of busy workers
+  double busy_share = 0;                  // of all samples after the workers had started, by weight
+  double starting_share = 0;              // of all samples: before the worker's loop had begun
+  std::vector<WorkerFunction> functions;  // by share, largest first
+};
+
+// What the workers of Process::loaders[loader] were seen doing. A function is the user's frame of a stack;
+// the worker's own part of PyTorch (taking an index, handing a batch over) is told by its innermost frame.
+WorkerActivity worker_activity(const Run& run, const Process& process, uint32_t loader);
+
+}  // namespace gpuwatch::model

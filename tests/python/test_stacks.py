@@ -1,0 +1,135 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Python stacks of stalls and of workers, on every interpreter of this machine: what the walker reads is what the
+interpreter says of itself, samples of workers are where the dataset's own log has them, and a wait that is cut into
+slices answers as one that is not."""
+
+import bisect
+import itertools
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from conftest import HERE, PROGRAMS, STUB, interpreters
+
+ROOT = HERE.parents[1]
+PATHS = {"PYTHONPATH": f"{STUB}:{PROGRAMS}"}
+ALL = pytest.mark.parametrize("interpreter", interpreters(), ids=lambda path: str(path).rpartition("/versions/")[2])
+
+
+@pytest.fixture(scope="module")
+def walk_probe(request):
+    probe = request.getfixturevalue("build") / "lib/guests/libwalk_probe.so"
+    assert probe.exists(), "run `make build`"
+    return probe
+
+
+def output_of(words, env=None):
+    done = subprocess.run([str(word) for word in words], env=env, capture_output=True, text=True, timeout=180)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@ALL
+def test_table_is_that_of_the_headers(interpreter, tmp_path):
+    where = "import sysconfig as s, sys; print(sys.version_info[1], s.get_path('include'))"
+    minor, include = subprocess.run([interpreter, "-c", where], capture_output=True, text=True).stdout.split()
+    if int(minor) > 12:
+        pytest.skip("Python 3.13 and newer describe their structures themselves")
+    if not Path(include, "internal/pycore_interp.h").exists():
+        pytest.skip(f"no internal headers in {include}")
+    command = ["cc", "-fsyntax-only", f"-I{ROOT}", f"-I{include}", f"-I{include}/internal", HERE / "check_python_layout.c"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@ALL
+@pytest.mark.parametrize("gil", ["held", "release"])
+def test_walk_says_what_python_says(interpreter, gil, walk_probe):
+    """Generators, lambdas, closures, classes in the making, finalizers, coroutines, deep recursion, far lines, names
+    of one, two and four bytes a character; beside threads that do the same and churn frames."""
+    told = output_of([interpreter, PROGRAMS / "walked.py", walk_probe, "2", gil])
+    assert told["wrong"] == []
+    assert told["checked"] > 200
+    assert told["is_main"]
+
+
+@ALL
+def test_stall_carries_the_stack_that_the_program_logged(interpreter, run_watched):
+    watched = run_watched([interpreter, PROGRAMS / "stalls.py"], env=PATHS)
+    assert watched.returncode == 0, watched.stderr
+    trace, told = watched.trace, watched.result
+    assert trace.state("stacks") == "on"
+    stacks = sorted((stack for stack in trace.stacks if not stack.worker_pid), key=lambda stack: stack.begin_ns)
+    assert {stack.thread for stack in stacks} == {told["thread"]}
+    sleeps = [stack for stack in stacks if stack.name in ("clock_nanosleep", "select")]  # of 3.11 and newer, of older
+    begins = [stack.begin_ns for stack in sleeps]
+    found = 0
+    for begin, end, frames in told["log"]:
+        within = sleeps[bisect.bisect_left(begins, begin - 1000) : bisect.bisect_right(begins, end)]
+        assert [stack.frames for stack in within] in ([], [frames])
+        found += len(within)
+    assert found == len(sleeps)  # and none that the program did not log
+    # What walks may cost is bounded: on a slow or busy machine some stalls go without.
+    assert found >= len(told["log"]) / 2
+
+
+@ALL
+@pytest.mark.parametrize("context", ["fork", "spawn"])
+def test_workers_are_seen_where_their_own_log_has_them(interpreter, context, run_watched):
+    watched = run_watched([interpreter, PROGRAMS / "sampled_workers.py", context], env=PATHS)
+    assert watched.returncode == 0, watched.stderr
+    assert watched.result["batches"] == 60
+    trace = watched.trace
+    assert trace.state("worker stacks") == "on"
+    agree = {"decode": 0, "augment": 0}
+    compared = 0
+    logs = {int(pid): sorted(log) for pid, log in watched.result["log"].items()}
+    samples = [stack for stack in trace.stacks if stack.worker_pid]
+    assert {sample.worker_pid for sample in samples} <= set(logs)
+    for sample in samples:
+        log = logs[sample.worker_pid]
+        place = bisect.bisect_right(log, [sample.begin_ns, math.inf, ""])
+        running = log[place - 1] if place else None
+        if running is None or sample.begin_ns > running[1]:
+            continue  # between two samples of the dataset: no claim
+        names = [frame.rpartition(" ")[2] for frame in sample.frames]
+        compared += 1
+        agree[running[2]] += running[2] in names
+    # Between the time of a sample and the reading of frames this thread may have lost its CPU.
+    assert compared >= 20
+    assert sum(agree.values()) >= 0.9 * compared, (agree, compared)
+    assert min(agree.values()) > 0
+    # The share of one function among samples is its share of the time, within four binomial errors.
+    waits = sorted((call.begin_ns, call.end_ns) for call in trace.calls("LoaderNext"))
+    time_in = {"decode": 0, "augment": 0}
+    for begin, end, function in itertools.chain(*logs.values()):
+        time_in[function] += sum(max(0, min(end, until) - max(begin, since)) for since, until in waits)
+    expected = time_in["decode"] / sum(time_in.values())
+    seen = {name: sum(any(frame.endswith(" " + name) for frame in s.frames) for s in samples) for name in agree}
+    count = sum(seen.values())
+    error = math.sqrt(expected * (1 - expected) / count)
+    assert abs(seen["decode"] / count - expected) <= 4 * error, (seen, expected)
+
+
+def test_sliced_waits_answer_as_whole_ones(run_plain, run_watched):
+    script = [sys.executable, PROGRAMS / "sliced_waits.py"]
+    plain = run_plain(script, env=PATHS)
+    watched = run_watched(script, env=PATHS)
+    assert (plain.returncode, watched.returncode) == (0, 0), watched.stderr
+    wanted, got = json.loads(plain.stdout.splitlines()[-1]), watched.result
+    assert [row[:3] for row in got["results"]] == [row[:3] for row in wanted["results"]]
+    assert got["left"] == wanted["left"]
+    assert [stack for stack in watched.trace.stacks if stack.worker_pid], "nothing was cut into slices"
+    least_late = {}
+    for name, _, _, expected, took in got["results"]:
+        if expected is None:
+            continue
+        assert took >= expected - 1e-4, f"{name} ended early"
+        function, what = name.split()[0], name.split()[-1]
+        if what[0].isdigit() and expected > 0.1:  # of those that were cut at least once
+            least_late[function] = min(least_late.get(function, math.inf), took - expected)
+    # A busy machine may be late at any time, but not each of a dozen times.
+    assert len(least_late) == 3 and max(least_late.values()) < 0.001, least_late
