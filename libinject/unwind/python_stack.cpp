@@ -67,6 +67,13 @@ bool walk_frames(ForeignMemory& memory, const PythonLayout& layout, uint64_t thr
   return to.count > 0 && !memory.has_failed();
 }
 
+// Frames that the interpreter puts between others (around __init__, from 3.12 on) have code without a line,
+// of which file and function are the same text.
+bool is_interpreters_own_code(const PythonLayout& layout, const uint8_t* code) noexcept {
+  return member<int32_t>(code, layout.code_first_line) == 0 &&
+         member<uint64_t>(code, layout.code_filename) == member<uint64_t>(code, layout.code_name);
+}
+
 // Every frame's code is one, and the hash says which: by its names as well, in case another was made at the
 // same address.
 bool check_codes(ForeignMemory& memory, const PythonRuntime& python, PythonStack& stack) noexcept {
@@ -78,16 +85,20 @@ bool check_codes(ForeignMemory& memory, const PythonRuntime& python, PythonStack
   for (uint32_t i = 0; i < stack.count; ++i) addresses[i] = stack.frames[i].code;
   if (!memory.read_all(addresses, stack.count, codes, size)) return false;
   stack.hash = memory.pid();
+  uint32_t kept = 0;
   for (uint32_t i = 0; i < stack.count; ++i) {
     const uint8_t* code = codes + i * size;
     if (member<uint64_t>(code, kObjectType) != python.code_type) return false;
+    if (is_interpreters_own_code(layout, code)) continue;
+    stack.frames[kept++] = stack.frames[i];
     stack.hash = mixed(stack.hash, stack.frames[i].code);
     stack.hash = mixed(stack.hash, stack.frames[i].instruction);
     stack.hash = mixed(stack.hash, member<uint64_t>(code, layout.code_filename));
     stack.hash = mixed(stack.hash, member<uint64_t>(code, layout.code_name));
     stack.hash = mixed(stack.hash, member<uint64_t>(code, layout.code_lines));
   }
-  return true;
+  stack.count = kept;
+  return kept > 0;
 }
 
 // The outer frames that both have, innermost first, as they are in `first`.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Compiled with the headers of an interpreter (test_stacks.py): the offsets that libinject/unwind/python_layout.def
-// gives for its version are those of its structures. Does not compile otherwise.
+// Compiled with the headers of an interpreter (test_stacks.py): the offsets that
+// libinject/unwind/python_layout.def gives for its version are those of its structures. Does not compile
+// otherwise.
 #define Py_BUILD_CORE 1
 #include <Python.h>
 #include <frameobject.h>
@@ -88,5 +89,6 @@ SAME(16, PyVarObject, ob_size);
 SAME(32, PyBytesObject, ob_sval);
 SAME(16, PyASCIIObject, length);
 SAME(32, PyASCIIObject, state);
-_Static_assert(sizeof(PyCompactUnicodeObject) - sizeof(PyASCIIObject) == (PY_MINOR_VERSION >= 12 ? 16 : 24), "tail");
+_Static_assert(sizeof(PyCompactUnicodeObject) - sizeof(PyASCIIObject) == (PY_MINOR_VERSION >= 12 ? 16 : 24),
+               "tail");
 int is_checked = kIsChecked;  // the table has a row for this version

@@ -54,7 +54,6 @@ def step():
     Größe.messe(), Größe()
     recursive(30)
     asyncio.new_event_loop().run_until_complete(coroutine())
-    time.sleep(0.0002)  # no stall
 
 
 class Samples:

@@ -103,6 +103,11 @@ class Δx_ñame_日本_𒀀:
         check()
 
 
+class Plain:
+    def __init__(self):
+        check()
+
+
 class WithMeta(type):
     def __new__(cls, *args):
         check()
@@ -148,6 +153,8 @@ def one_round():
     thing.methöd(), thing.value
     del thing
     WithMeta("Made", (), {})
+    for _ in range(20):  # until the call is specialised
+        Plain()
     exec(compile("\n\n\nclass Within:\n  check()\ncheck()\n", "<some\nwhere>", "exec"), {"check": check})
     exec(compile("\n" * 300 + "def far():\n" + " x = 1\n" * 400 + " check()\nfar()", "ä/far.py", "exec"), {"check": check})
     weakref.finalize(WithMeta("Dying", (), {}), check)

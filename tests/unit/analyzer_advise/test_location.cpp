@@ -40,5 +40,17 @@ TEST(Location, TakesThePythonLineOfTheEnclosingCall) {
   EXPECT_EQ(call_location(run, process, 0, 1), "train.py:31 main");
 }
 
+TEST(Location, IsTheUsersLineOfTheCallsStack) {
+  model::Run run;
+  run.texts[9] = "/v/site-packages/torch/_tensor.py:7 item\n/home/u/train.py:31 main";
+  model::Process process;
+  process.threads.resize(1);
+  process.threads[0].calls.push_back({10, 90, 0, 0, model::kNone, 0, trace::OpClass::Sync, 0});
+  process.threads[0].calls.push_back({100, 190, 0, 0, model::kNone, 0, trace::OpClass::Checkpoint, 0});
+  process.threads[0].stacks = {{10, 9}, {100, 9}};
+  EXPECT_EQ(call_location(run, process, 0, 0), "/home/u/train.py:31");
+  EXPECT_EQ(call_location(run, process, 0, 1), "/home/u/train.py:31");
+}
+
 }  // namespace
 }  // namespace gpuwatch::advise

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walker on memory that is no interpreter's: every pointer wild, every list a ring, every length too long.
-// It must end, within bounds, and say no (or text without meaning), never crash; the sanitizers look on.
+// The walker on memory that is no interpreter's: every pointer wild, every list a ring, every length too
+// long. It must end, within bounds, and say no (or text without meaning), never crash; the sanitizers look
+// on.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -47,7 +48,8 @@ TEST(ForeignMemory, ReadsWhatIsThereAndRefusesWhatIsNot) {
   ASSERT_TRUE(memory.read(address_of(bytes.data()) + 3, copy, sizeof copy));
   EXPECT_EQ(std::memcmp(copy, bytes.data() + 3, sizeof copy), 0);
   errno = 77;
-  for (uint64_t wild : {uint64_t{0}, uint64_t{8}, uint64_t{0xdead0000}, ~uint64_t{0}, ~uint64_t{7}, uint64_t{1} << 63}) {
+  for (uint64_t wild :
+       {uint64_t{0}, uint64_t{8}, uint64_t{0xdead0000}, ~uint64_t{0}, ~uint64_t{7}, uint64_t{1} << 63}) {
     memory.forget();
     EXPECT_FALSE(memory.read(wild, copy, 16)) << std::hex << wild;
     EXPECT_EQ(memory.error(), EFAULT) << std::hex << wild;
@@ -56,7 +58,8 @@ TEST(ForeignMemory, ReadsWhatIsThereAndRefusesWhatIsNot) {
 }
 
 TEST(ForeignMemory, StopsWhereTheMappingEnds) {
-  auto* pages = static_cast<uint8_t*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  auto* pages =
+      static_cast<uint8_t*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
   ASSERT_NE(pages, MAP_FAILED);
   mprotect(pages + 4096, 4096, PROT_NONE);
   ForeignMemory memory(own_pid());
@@ -79,8 +82,8 @@ TEST(ForeignMemory, SaysThatAProcessIsGone) {
   EXPECT_EQ(memory.error(), ESRCH);
 }
 
-// A region of objects of 256 bytes that are at random: a third like frames, a third like code objects, a third
-// like texts, each with pointers that lead to the kind that is expected, to another, or nowhere. Every
+// A region of objects of 256 bytes that are at random: a third like frames, a third like code objects, a
+// third like texts, each with pointers that lead to the kind that is expected, to another, or nowhere. Every
 // structure that the walker looks for is then found somewhere, wrong in its own way.
 class Garbage {
  public:
