@@ -62,7 +62,7 @@ class StackOfACall : public testing::Test {
     thread.calls = {call(10, 4, 0), call(30, 4, 0), call(50, 4, 0), call(70, 4, 1), call(90, 4, 0)};
     thread.stacks = {{10, 1}, {30, 1}, {50, 2}, {99, 2}};
   }
-  Run run;
+  model::Run run;
   Thread thread;
 };
 
@@ -107,7 +107,7 @@ class Activity : public testing::Test {
   void add(Ns time, Ns weight, uint32_t text, uint32_t pid) {
     process.threads[0].worker_stacks.push_back({time, weight, text, pid});
   }
-  Run run;
+  model::Run run;
   Process process;
 };
 
