@@ -42,6 +42,14 @@ Iterator& place_for_another() noexcept {
   return g_iterators[g_newest = (g_newest + 1) % kIterators];
 }
 
+// Class of what an exhausted worker sends in place of a batch; null if there is none.
+PyObject* end_class() noexcept {
+  static constinit PyObject* g_class = nullptr;  // immortal
+  PyObject* worker = g_class ? nullptr : loaded_module("torch.utils.data._utils.worker");
+  if (Ref end = worker ? attribute(worker, "_IterableDatasetStopIteration") : Ref()) g_class = end.release();
+  return g_class;
+}
+
 }  // namespace
 
 Iterator* find_iterator(const PyObject* object) noexcept {
@@ -79,15 +87,17 @@ bool is_in_use(const Loader& loader) noexcept {
   return false;
 }
 
-bool is_end_of_iterable(PyObject* data) noexcept {
-  static constinit PyObject* g_class = nullptr;  // immortal
-  if (!g_class) {
-    PyObject* worker = loaded_module("torch.utils.data._utils.worker");
-    if (Ref end = worker ? attribute(worker, "_IterableDatasetStopIteration") : Ref())
-      g_class = end.release();
-  }
-  const Ref type(data ? g_api.PyObject_Type(data) : nullptr);
-  return type && type.get() == g_class;
+Message read_message(PyObject* message) noexcept {
+  const Ref index_object = item(message, 0);
+  const long index = index_object ? to_long(index_object.get(), -1) : -1;
+  if (index < 0) return {};
+  const Ref data = item(message, 1);
+  const Ref type(data ? g_api.PyObject_Type(data.get()) : nullptr);
+  const Ref tuple(g_api.PyObject_Type(message));
+  if (!type || type.get() != tuple.get()) return {index, type && type.get() == end_class()};
+  const Ref first = item(data.get(), 0);  // StatefulDataLoader: (data, worker, state)
+  const Ref first_type(first ? g_api.PyObject_Type(first.get()) : nullptr);
+  return {index, first_type && first_type.get() == end_class()};
 }
 
 }  // namespace gpuwatch::hooks::python

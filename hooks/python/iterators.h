@@ -34,8 +34,13 @@ Iterator* find_iterator_with(const char* name, const PyObject* value) noexcept;
 // An iterator of this process that is in the middle of a pass belongs to this loader.
 bool is_in_use(const Loader& loader) noexcept;
 
-// `data` is what an exhausted worker sends in place of a batch.
-bool is_end_of_iterable(PyObject* data) noexcept;
+// What came off the workers' queue: (index, data) for a batch. The index is none when a worker acknowledges
+// a reset, and the data no batch when its iterable is exhausted.
+struct Message {
+  long index = -1;
+  bool is_end = false;
+};
+Message read_message(PyObject* message) noexcept;
 
 // What this thread is doing. A forked worker inherits the first member: it is forked while its parent
 // constructs the iterator, and so knows whom it works for.

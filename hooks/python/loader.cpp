@@ -144,18 +144,15 @@ PyObject* try_put_index(PyObject* original, PyObject* self) {
   return result;
 }
 
-// result is (True, (index, data)) if something came; index is no number when a worker acknowledges a reset.
+// result is (True, message) if something came.
 void note_received(PyObject* result, Iterator& iterator) noexcept {
   const Ref is_success = item(result, 0);
   if (!is_success || g_api.PyObject_IsTrue(is_success.get()) != 1) return;
-  const Ref message = item(result, 1);
-  const Ref index_object = message ? item(message.get(), 0) : Ref();
-  const long index = index_object ? to_long(index_object.get(), -1) : -1;
-  if (index < 0) return;
-  const Ref data = item(message.get(), 1);
-  const bool is_end = is_end_of_iterable(data.get());
-  iterator.last_received = static_cast<uint32_t>(index);
-  record::mark(id(Op::python_batch_received), is_end ? trace::kFailed : 0, iterator.loader_id(),
+  const Ref object = item(result, 1);
+  const Message message = object ? read_message(object.get()) : Message();
+  if (message.index < 0) return;
+  iterator.last_received = static_cast<uint32_t>(message.index);
+  record::mark(id(Op::python_batch_received), message.is_end ? trace::kFailed : 0, iterator.loader_id(),
                iterator.last_received);
 }
 
@@ -192,13 +189,32 @@ constinit Wrapper g_constructors[] = {
     {"_SingleProcessDataLoaderIter", {"__init__", construct, kCall, kConstructDoc}},
     {"_MultiProcessingDataLoaderIter", {"__init__", construct, kCall, kConstructDoc}},
 };
-constinit Wrapper g_reset = {"_MultiProcessingDataLoaderIter",
-                             {"_reset", reset, kCall, "_reset($self, loader, first_iter=False)\n--\n\n"}};
+constexpr char kResetDoc[] = "_reset($self, loader, first_iter=False)\n--\n\n";
+constinit Wrapper g_reset = {"_MultiProcessingDataLoaderIter", {"_reset", reset, kCall, kResetDoc}};
 constinit Wrapper g_try_get_data = {
     "_MultiProcessingDataLoaderIter",
     {"_try_get_data", try_get_data, kCall, "_try_get_data($self, timeout=5.0)\n--\n\n"}};
 
+// torchdata's StatefulDataLoader: iterators of its own over PyTorch's base class, whose next() they share.
+constexpr char kStatefulConstructDoc[] = "__init__($self, loader, next_iter_state=None)\n--\n\n";
+constexpr char kStatefulResetDoc[] = "_reset($self, loader, first_iter=False, prime_prefetch=True)\n--\n\n";
+constinit Wrapper g_stateful[] = {
+    {"_StatefulSingleProcessDataLoaderIter", {"__init__", construct, kCall, kStatefulConstructDoc}},
+    {"_StatefulMultiProcessingDataLoaderIter", {"__init__", construct, kCall, kStatefulConstructDoc}},
+    {"_StatefulMultiProcessingDataLoaderIter", {"_reset", reset, kCall, kStatefulResetDoc}},
+    {"_StatefulMultiProcessingDataLoaderIter",
+     {"_try_put_index", try_put_index, kOneObject, "_try_put_index($self)\n--\n\n"}},
+    {"_StatefulMultiProcessingDataLoaderIter",
+     {"_try_get_data", try_get_data, kCall, "_try_get_data($self, timeout=5.0)\n--\n\n"}},
+};
+
 }  // namespace
+
+Parts wrap_stateful_loader(PyObject* module) noexcept {
+  bool is_complete = true;
+  for (Wrapper& wrapper : g_stateful) is_complete &= wrap_method(module, wrapper);
+  return is_complete ? 0 : kStateful;
+}
 
 Parts wrap_loader(PyObject* module) noexcept {
   Parts missing = 0;

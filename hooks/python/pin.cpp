@@ -51,20 +51,14 @@ PyObject* pin_memory(PyObject*, PyObject* args, PyObject* keywords) {
   return result;
 }
 
-// An item is (index, data): a batch, or an acknowledgement, a wake-up or the end of a worker's iterable.
-void take(PyObject* queue_item) noexcept {
-  const Ref index_object = item(queue_item, 0);
-  const long index = index_object ? to_long(index_object.get(), -1) : -1;
-  const Ref data = index >= 0 ? item(queue_item, 1) : Ref();
-  t_thread.has_batch = data && !is_end_of_iterable(data.get());
-  t_thread.index = static_cast<uint32_t>(index);
-}
-
 // get(timeout) of the stand-in; `original` is the queue's.
 PyObject* get(PyObject* original, PyObject* args, PyObject* keywords) {
   t_thread.has_batch = false;
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
-  if (result) take(result);
+  if (!result) return nullptr;
+  const Message message = read_message(result);
+  t_thread.has_batch = message.index >= 0 && !message.is_end;
+  t_thread.index = static_cast<uint32_t>(message.index);
   return result;
 }
 constinit MethodDef g_get = {"get", get, kVarArgs | kKeywords, nullptr};

@@ -21,6 +21,7 @@ struct Target {
 
 constinit Target g_targets[] = {
     {"torch.utils.data.dataloader", wrap_loader, false, 0},
+    {"torchdata.stateful_dataloader.stateful_dataloader", wrap_stateful_loader, false, 0},
     {"torch.utils.data._utils.fetch", wrap_fetchers, false, 0},
     {"torch.utils.data._utils.pin_memory", wrap_pinning, false, 0},
     {"torch.optim.optimizer", watch_optimizers, false, 0},
@@ -39,6 +40,7 @@ constexpr struct {
     {kPinning, "pinning"},
     {kSteps, "optimizer steps"},
     {kCheckpoints, "checkpoints"},
+    {kStateful, "all of StatefulDataLoader"},
 };
 
 Target* find_target(const char* module_name) noexcept {
@@ -51,7 +53,7 @@ Target* find_target(const char* module_name) noexcept {
 }  // namespace
 
 bool is_target(const char* module_name) noexcept {
-  if (std::strncmp(module_name, "torch.", 6) == 0) return find_target(module_name) != nullptr;
+  if (std::strncmp(module_name, "torch", 5) == 0 && find_target(module_name)) return true;
   return is_framework_module(module_name);
 }
 
