@@ -1,12 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch.optim.optimizer: a step, from the first global pre hook to the last global post hook (torch 2.0 and
 // newer). Wrapping a class's `step` is no way: learning rate schedulers take it apart
-// (`method.__func__.__get__`).
+// (`method.__func__.__get__`). Before 2.0 there are no global hooks, but each class's step is wrapped by
+// torch itself, in a Python function that finds the original in a variable of its closure: that one is
+// exchanged.
+#include <cstring>
+
 #include "hooks/evidence.h"
 #include "hooks/operations.h"
 #include "hooks/python/facts.h"
 #include "hooks/python/object.h"
 #include "hooks/python/stack.h"
+#include "hooks/python/wrap.h"
 #include "hooks/python/wrappers.h"
 #include "libinject/base/compiler.h"
 #include "libinject/context/sampler.h"
@@ -50,27 +55,35 @@ PyObject* none() noexcept {
   return g_api.none;
 }
 
-PyObject* before_step(PyObject*, PyObject* args) {
-  PyObject* optimizer = g_api.PyTuple_GetItem(args, 0);
-  if (!optimizer) return nullptr;
-  if (!begin_recording("an optimizer step")) return none();
+void begin_step(const PyObject* optimizer) noexcept {
+  if (!begin_recording("an optimizer step")) return;
   put_torch_facts();
   note_training_thread();
   if (const uint32_t at = find_open(optimizer)) t_depth = at - 1;
   if (t_depth == kNesting) t_depth = 0;
   const uint32_t number = number_of(optimizer);
   t_steps[t_depth++] = {optimizer, record::enter(id(Op::python_optimizer_step), number)};
+}
+
+void end_step(const PyObject* optimizer, uint8_t flags) noexcept {
+  if (const uint32_t at = find_open(optimizer)) {
+    t_depth = at - 1;
+    record::leave(t_steps[t_depth].scope, flags, number_of(optimizer), 0);
+    context::maybe_sample(t_steps[t_depth].scope.begin);
+  }
+}
+
+PyObject* before_step(PyObject*, PyObject* args) {
+  PyObject* optimizer = g_api.PyTuple_GetItem(args, 0);
+  if (!optimizer) return nullptr;
+  begin_step(optimizer);
   return none();
 }
 
 PyObject* after_step(PyObject*, PyObject* args) {
   PyObject* optimizer = g_api.PyTuple_GetItem(args, 0);
   if (!optimizer) return nullptr;
-  if (const uint32_t at = find_open(optimizer)) {
-    t_depth = at - 1;
-    record::leave(t_steps[t_depth].scope, 0, number_of(optimizer), 0);
-    context::maybe_sample(t_steps[t_depth].scope.begin);
-  }
+  end_step(optimizer, 0);
   return none();
 }
 
@@ -89,9 +102,59 @@ bool add_hook(PyObject* module, const char* add, MethodDef& hook) noexcept {
 // The registry that holds our hooks; a module reloaded or imported anew has another one.
 constinit const PyObject* g_registry = nullptr;
 
+// Before 2.0: stands for the original step, `original`, in the closure of torch's wrapper.
+PyObject* step(PyObject* original, PyObject* args, PyObject* keywords) {
+  PyObject* optimizer = argument(args, keywords, 0, "self");
+  if (optimizer) begin_step(optimizer);
+  PyObject* result = g_api.PyObject_Call(original, args, keywords);
+  if (optimizer) end_step(optimizer, result ? 0 : trace::kFailed);
+  return result;
+}
+constinit MethodDef g_step = {"step", step, kVarArgs | kKeywords, "step($self, closure=None)\n--\n\n"};
+
+// The cell of the variable `name` that `function` closes over.
+Ref cell_of(PyObject* function, const char* name) noexcept {
+  const Ref code = attribute(function, "__code__");
+  const Ref names = code ? attribute(code.get(), "co_freevars") : Ref();
+  const Ref cells = names ? attribute(function, "__closure__") : Ref();
+  for (SsizeT i = 0; cells && !cells.is_none(); ++i) {
+    const Ref candidate = item(names.get(), i);
+    if (!candidate) break;
+    const char* bytes = text(candidate.get());
+    if (bytes && std::strcmp(bytes, name) == 0) return item(cells.get(), i);
+  }
+  return Ref();
+}
+
+// def profile_hook_step(func): def wrapper(*args, **kwargs): ... func(*args, **kwargs); wrapper.hooked = True
+void exchange_step(PyObject* optimizer) noexcept {
+  const record::Quiet quiet;
+  const ErrorGuard guard;
+  const Ref type(g_api.PyObject_Type(optimizer));
+  const Ref wrapper = attribute(type.get(), "step");
+  if (!wrapper || truth_attribute(wrapper.get(), "hooked", 0) != 1) return;
+  const Ref cell = cell_of(wrapper.get(), "func");
+  const Ref original = cell ? attribute(cell.get(), "cell_contents") : Ref();
+  if (!original || is_function_of(original.get(), g_step)) return;
+  const Ref ours(g_api.PyCFunction_NewEx(&g_step, original.get(), nullptr));
+  if (!ours || g_api.PyObject_SetAttrString(cell.get(), "cell_contents", ours.get()) != 0)
+    g_api.PyErr_Clear();
+}
+
+// Optimizer._hook_for_profile(self), from its constructor and when it is unpickled: torch wraps the class.
+PyObject* hook_for_profile(PyObject* original, PyObject* self) {
+  PyObject* result = g_api.PyObject_CallFunctionObjArgs(original, self, nullptr);
+  if (result) exchange_step(self);
+  return result;
+}
+constinit Wrapper g_hook_for_profile = {
+    "Optimizer", {"_hook_for_profile", hook_for_profile, kOneObject, "_hook_for_profile($self)\n--\n\n"}};
+
 }  // namespace
 
 Parts watch_optimizers(PyObject* module) noexcept {
+  const bool has_hooks = static_cast<bool>(attribute(module, "register_optimizer_step_post_hook"));
+  if (!has_hooks) return wrap_method(module, g_hook_for_profile) ? 0 : kSteps;
   Ref registry = attribute(module, "_global_optimizer_pre_hooks");
   if (!registry) registry = Ref::of_borrowed(module);
   if (g_registry == registry.get()) return 0;

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Unusual ways of importing, and what a program could notice of the wrappers."""
 
+import re
+import shutil
 import subprocess
 import sys
 
@@ -182,6 +184,99 @@ print(json.dumps({"steps": steps}))
     worker = [call for call in fetches if call.pid != main]
     assert len(worker) == 2 + 4
     assert [call.b for call in worker if call.a == loaders["16", 1]] == [0, 1]
+
+
+OLD_OPTIMIZER = """
+import functools, pickle, weakref
+
+class Optimizer:
+    # As in PyTorch 1.13: no global hooks; the class's step is replaced once by a wrapper that finds it in `func`.
+    def __init__(self):
+        self._hook_for_profile()
+    def __setstate__(self, state):
+        self.__dict__.update(state)
+        self._hook_for_profile()
+    def _hook_for_profile(self):
+        def profile_hook_step(func):
+            @functools.wraps(func)
+            def wrapper(*args, **kwargs):
+                obj, *_ = args
+                return func(*args, **kwargs)
+            return wrapper
+        if not getattr(self.__class__.step, "hooked", None):
+            self.__class__.step = profile_hook_step(self.__class__.step)
+            self.__class__.step.hooked = True
+
+class SGD(Optimizer):
+    def step(self, gradient, scale=1):
+        if gradient is None:
+            raise ValueError("no gradient")
+        return gradient * scale
+
+class Other(SGD):
+    def step(self, gradient):
+        return super().step(gradient, scale=2)
+"""
+
+
+def test_optimizer_without_global_hooks(run_plain, run_watched, tmp_path):
+    """PyTorch before 2.0. A scheduler takes step apart, tracebacks and signatures stay what they are."""
+    package = tmp_path / "torch" / "optim"
+    package.mkdir(parents=True)
+    (tmp_path / "torch" / "__init__.py").write_text("from . import optim\n")
+    (package / "__init__.py").write_text("from .optimizer import *\n")
+    (package / "optimizer.py").write_text(OLD_OPTIMIZER)
+    source = """
+import inspect, pickle, torch, traceback
+first, second = torch.optim.SGD(), torch.optim.Other()
+for optimizer in (first, pickle.loads(pickle.dumps(first)), second):
+    function, owner = optimizer.step.__func__, type(optimizer)
+    print(inspect.signature(owner.step), owner.step.__wrapped__.__name__, [function.__get__(optimizer, owner)(1.0) for _ in range(3)])
+try:
+    first.step(None)
+except ValueError:
+    print(traceback.format_exc())
+"""
+    command, env = [sys.executable, "-c", source], {"PYTHONPATH": str(tmp_path)}
+    plain, watched = run_plain(command, env=env), run_watched(command, env=env)
+    assert (watched.returncode, watched.stdout, watched.stderr) == (0, plain.stdout, "")
+    assert watched.trace.state("python") == "on"
+    steps = watched.trace.calls("OptimizerStep")
+    assert [call.failed for call in steps] == [False] * 9 + [True]
+    assert len({call.a for call in steps}) == 3 and steps[-1].a == steps[0].a
+
+
+# What a version may lack, and what of three passes over a loader with workers is left then.
+LACKING = {
+    "fetches": ("_MapDatasetFetcher", {"LoaderNext", "LoaderStart", "IndexSent", "BatchReceived", "Collate"}),
+    "indices sent to workers": ("_try_put_index", {"LoaderNext", "LoaderStart", "BatchReceived", "Fetch", "Collate"}),
+    "batches received from workers": ("_try_get_data", {"LoaderNext", "LoaderStart", "IndexSent", "Fetch", "Collate"}),
+    "further passes of persistent workers": ("_reset", {"LoaderNext", "LoaderStart", "IndexSent", "BatchReceived", "Fetch", "Collate"}),
+}
+
+
+@pytest.mark.parametrize("missing", LACKING)
+def test_version_with_another_name(missing, run_watched, tmp_path):
+    """One method has a new name: the source says so, the rest is seen as before, the program runs."""
+    shutil.copytree(STUB / "torch", tmp_path / "torch")
+    old, left = LACKING[missing]
+    for path in (tmp_path / "torch" / "utils" / "data").rglob("*.py"):
+        path.write_text(re.sub(rf"\b{old}\b", old + "_anew", path.read_text()))
+    source = """
+import json, torch
+steps = 0
+loader = torch.utils.data.DataLoader(list(range(12)), batch_size=4, num_workers=2, persistent_workers=True)
+for _ in range(3):
+    steps += len(list(loader))
+print(json.dumps({"steps": steps}))
+"""
+    watched = run_watched([sys.executable, "-c", source], env={"PYTHONPATH": str(tmp_path)})
+    assert (watched.returncode, watched.stderr) == (0, "")
+    assert watched.trace.state("python") == f"on, but not seen in this PyTorch: {missing}"
+    seen = {call.op_class for call in watched.trace.all_calls}
+    every = {"LoaderNext", "LoaderStart", "IndexSent", "BatchReceived", "Fetch", "Collate"}
+    assert seen & every == left
+    assert len([call for call in watched.trace.calls("LoaderNext") if not call.failed]) == watched.result["steps"] == 9
 
 
 def test_optimizer_step_that_raises(run_script):
