@@ -35,8 +35,7 @@ void find_nvml(void* library, Api* api) noexcept {
 }
 
 const char* load_all(Api* api) noexcept {
-  if (!dlopen || !dlsym) return "dlopen is not in this process";  // weak: see base/glibc_floor.h
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
   if (!driver) return "no libcuda.so.1";
   find(driver, &api->device_count, "cuDeviceGetCount");
   find(driver, &api->pci_bus_id, "cuDeviceGetPCIBusId");
@@ -49,6 +48,12 @@ const char* load_all(Api* api) noexcept {
 }
 
 }  // namespace
+
+bool is_driver_loaded() noexcept {
+  void* driver = dlopen && dlsym ? dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD) : nullptr;  // weak symbols
+  if (dlerror) dlerror();
+  return driver != nullptr;
+}
 
 void load(Api* api) noexcept {
   *api = {};
