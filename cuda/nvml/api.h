@@ -55,8 +55,11 @@ struct Api {
   const char* missing = nullptr;  // what was not found; null when all that is needed is there
 };
 
-// Loads both libraries, as the dynamic linker finds them, and looks the functions up by their versioned
-// names.
+// Whether the job has the driver's library: which of several copies it takes is not ours to decide.
+bool is_driver_loaded() noexcept;
+
+// Loads NVML as the dynamic linker finds it, and looks the functions up by their versioned names. Only where
+// the driver is loaded.
 void load(Api* api) noexcept;
 
 }  // namespace gpuwatch::cuda::nvml

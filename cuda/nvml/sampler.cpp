@@ -28,8 +28,9 @@ struct Known {
 };
 
 constinit Api g_api{};
-constinit std::atomic<bool> g_is_ready{false};  // libraries are loaded
-constinit uint32_t g_epoch = 0;                 // of the process that loaded them
+constinit std::atomic<bool> g_is_wanted{false};
+constinit bool g_is_loaded = false;
+constinit uint32_t g_epoch = 0;  // of the process that wants it
 constinit bool g_is_initialised = false;
 constinit bool g_is_given_up = false;
 constinit uint64_t g_next = 0;  // ticks
@@ -162,6 +163,16 @@ bool is_initialised() noexcept {
   return g_is_initialised;
 }
 
+bool is_loaded() noexcept {
+  if (g_is_loaded) return true;
+  if (!is_driver_loaded()) return false;  // CUDA was called, and has not begun yet
+  load(&g_api);
+  g_is_loaded = !g_api.missing;
+  g_is_given_up = !g_is_loaded;
+  if (g_api.missing) record::put_source("nvml", g_api.missing);
+  return g_is_loaded;
+}
+
 bool is_in_use(int device) noexcept {
   unsigned flags = 0;
   int is_active = 0;
@@ -171,23 +182,18 @@ bool is_in_use(int device) noexcept {
 }  // namespace
 
 GW_COLD void prepare() noexcept {
-  const base::ErrnoGuard keep_errno;
-  const record::Quiet quiet;
-  load(&g_api);
   g_epoch = runtime::epoch();
-  if (g_api.missing) {
-    record::put_source("nvml", g_api.missing);
-    return;
-  }
-  g_is_ready.store(true, std::memory_order_release);
+  record::put_source("nvml", "no device was in use when a sample was taken");
+  g_is_wanted.store(true, std::memory_order_release);
 }
 
 GW_COLD void sample(uint64_t now) noexcept {
-  if (!g_is_ready.load(std::memory_order_acquire) || g_epoch != runtime::epoch()) return;
+  if (!g_is_wanted.load(std::memory_order_acquire) || g_epoch != runtime::epoch()) return;
   if (g_is_given_up || now < g_next) return;
   const base::ErrnoGuard keep_errno;
   const record::Quiet quiet;
   int count = 0;
+  if (!is_loaded()) return;
   if (g_api.device_count(&count) != 0) return;  // the driver is not initialised yet
   const uint64_t begin = base::ticks();
   for (int device = 0; device < count && device < kMaxDevices; ++device) {

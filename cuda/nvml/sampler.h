@@ -12,7 +12,7 @@
 
 namespace gpuwatch::cuda::nvml {
 
-// On the first sight of CUDA: loads libraries (takes the loader's lock, which sample() never does).
+// On the first sight of CUDA: from now on samples look for a device in use. Nothing is loaded yet.
 void prepare() noexcept;
 
 void sample(uint64_t now) noexcept;
