@@ -12,6 +12,7 @@
 #include "analyzer/io/trace_file.h"
 #include "analyzer/io/user_error.h"
 #include "analyzer/model/clock.h"
+#include "analyzer/model/instances.h"
 #include "analyzer/model/loaders.h"
 #include "analyzer/model/match.h"
 #include "analyzer/model/records.h"
@@ -207,6 +208,7 @@ void Builder::note_extent(Process& process) {
 void Builder::link() {
   link_parents(run_);
   complete_worker_links(run_, tables_);
+  join_instances(run_, tables_);
   LoaderPasses passes(run_);
   for (uint32_t i = 0; i < run_.processes.size(); ++i) passes.build(i, tables_[i]->workers);
   find_training_threads(run_);

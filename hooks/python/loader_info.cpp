@@ -22,6 +22,7 @@ namespace {
 struct Construction {
   PyObject* loader = nullptr;
   const char* framework = nullptr;  // whose code constructed it; null: torch's or the user's
+  const PyObject* dataset = nullptr;
   Location location;
 };
 constexpr size_t kConstructions = 32;
@@ -60,6 +61,17 @@ const Construction* construction_of(PyObject* loader) noexcept {
     if (g_constructions[i].loader == loader) return &g_constructions[i];
   }
   return nullptr;
+}
+
+// Where the user set it up: Accelerate makes a loader of its own over the dataset of the one that it is
+// given.
+Location site_of(const Construction* construction) noexcept {
+  if (!construction) return users_location();
+  for (size_t i = 0; construction->framework && i < kConstructions; ++i) {
+    const Construction& other = g_constructions[i];
+    if (other.loader && !other.framework && other.dataset == construction->dataset) return other.location;
+  }
+  return construction->location;
 }
 
 // A framework that runs the loop, that made the loader, or whose class the loader is.
@@ -171,7 +183,7 @@ trace::LoaderInfoFields describe(PyObject* loader, PyObject* dataset) noexcept {
   trace::LoaderInfoFields fields;
   fields.process = record::process_ordinal();
   const Construction* construction = construction_of(loader);
-  const Location location = construction ? construction->location : users_location();
+  const Location location = site_of(construction);
   fields.class_name = intern_class(loader);
   fields.dataset = intern_class(dataset);
   fields.location = record::intern(location.c_str());
@@ -262,6 +274,8 @@ void remember_constructor(PyObject* loader) noexcept {
   to->loader = loader;
   to->location = users_location();
   to->framework = framework_on_stack();
+  const Ref dataset = attribute(loader, "dataset");  // compared by address only
+  to->dataset = dataset.get();
 }
 
 Loader* identify(PyObject* loader) noexcept {

@@ -15,40 +15,37 @@ def work(ms):
 
 
 class Waits:
-    """Seconds inside each next(), the last one (StopIteration) apart."""
+    """When each wait for a batch began and ended, also the last one, which finds none; CLOCK_MONOTONIC, in ns."""
 
     def __init__(self):
-        self.seconds = []
-        self.ends = []
+        self.spans = []
+
+    def note(self, began):
+        self.spans.append((began, time.monotonic_ns()))
 
     def around(self, batches):
         batches = iter(batches)
         while True:
-            began = time.perf_counter()
+            began = time.monotonic_ns()
             try:
                 batch = next(batches)
             except StopIteration:
-                self.ends.append(time.perf_counter() - began)
-                return
-            self.seconds.append(time.perf_counter() - began)
+                return self.note(began)
+            self.note(began)
             yield batch
 
     def timed(self, function):
         """`function` with its time noted: for loops that a framework runs itself."""
 
-        def call(*args, **keywords):
-            began = time.perf_counter()
+        def call(*arguments, **keywords):
+            began = time.monotonic_ns()
             try:
-                result = function(*args, **keywords)
-            except BaseException:
-                self.ends.append(time.perf_counter() - began)
-                raise
-            self.seconds.append(time.perf_counter() - began)
-            return result
+                return function(*arguments, **keywords)
+            finally:
+                self.note(began)
 
         return call
 
 
 def finish(waits, steps, **more):
-    seconds = waits.seconds if isinstance(waits, Waits) else list(waits)
-    print(json.dumps({"waits": seconds, "steps": steps, **more}), flush=True)
+    print(json.dumps({"waits": waits.spans, "steps": steps, **more}), flush=True)

@@ -4,23 +4,23 @@
 import sys
 import time
 
-from common import finish, work
+from common import Waits, finish, work
 from fastai.data.core import DataLoaders
 from fastai.data.load import DataLoader
 from fastai.learner import Learner
 from fastai.optimizer import SGD
 from slow_data import BATCH, Slow, model, torch
 
-waits, steps, ended = [], 0, None
+waits, steps, ended = Waits(), 0, None
 one_batch = Learner.one_batch
 
 
 def timed(self, *arguments):
     global ended
     if ended:
-        waits.append(time.perf_counter() - ended)
+        waits.note(ended)
     one_batch(self, *arguments)
-    ended = time.perf_counter()
+    ended = time.monotonic_ns()
 
 
 Learner.one_batch = timed

@@ -18,6 +18,9 @@ graph = Data(x=torch.randn(SAMPLES, 4), edge_index=torch.randint(0, SAMPLES, (2,
 class Slowly(BaseSampler):
     edge_permutation = None
 
+    def sample_from_edges(self, index, **_):
+        raise NotImplementedError
+
     def sample_from_nodes(self, index, **_):
         time.sleep(BATCH * SAMPLE_MS / 1e3)
         none = torch.empty(0, dtype=torch.long)

@@ -2,9 +2,10 @@
 """Lightning: a LightningDataModule, a LightningModule, Trainer.fit. Timed by Lightning's own profiler."""
 
 import sys
+import time
 
 import lightning
-from common import finish, work
+from common import Waits, finish, work
 from lightning.pytorch.profilers import SimpleProfiler
 from slow_data import BATCH, Slow, model, torch
 
@@ -32,12 +33,27 @@ class Module(lightning.LightningModule):
         return torch.optim.SGD(self.parameters(), lr=0.01)
 
 
-profiler = SimpleProfiler()
+class Timer(SimpleProfiler):
+    """Lightning says itself when it begins and ends to wait."""
+
+    waits, action = Waits(), "[_TrainingEpochLoop].train_dataloader_next"
+
+    def start(self, action):
+        if action == self.action:
+            self.began = time.monotonic_ns()
+
+    def stop(self, action):
+        if action == self.action:
+            self.waits.note(self.began)
+
+    def describe(self):
+        pass
+
+
+profiler = Timer()
 trainer = lightning.Trainer(
     max_epochs=2, accelerator="cpu", logger=False, enable_checkpointing=False, enable_progress_bar=False,
     enable_model_summary=False, profiler=profiler,
 )  # fmt: skip
 trainer.fit(Module(), datamodule=Data(int(sys.argv[1])))
-waits = profiler.recorded_durations["[_TrainingEpochLoop].train_dataloader_next"]
-profiler.describe = lambda: None
-finish(waits, trainer.global_step)
+finish(profiler.waits, trainer.global_step)

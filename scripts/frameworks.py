@@ -1,0 +1,212 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Runs training programs of real frameworks under injection, a line each, and writes docs/frameworks.md.
+
+Each program of tests/frameworks/programs times its own waits for data; what the trace says of the same moments must agree
+within 0.5 % or 0.2 ms a batch, and the report must name the framework, the loader and its line. The packages (about 4 GB
+on the disk) go to build/frameworks, or take an environment that has them: --python.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / "tests/frameworks"), str(ROOT / "tests/python")]
+import cases  # noqa: E402
+import raw_trace  # noqa: E402
+
+HOME = ROOT / "build/frameworks"
+PROGRAMS = ROOT / "tests/frameworks/programs"
+TORCH = "torch==2.13.0"
+PACKAGES = [
+    "lightning", "accelerate", "transformers", "fastai", "torchdata", "webdataset", "torch_geometric", "monai",
+    "mosaicml-streaming", "ray[data]", "tensorflow-cpu", "keras", "jax", "pillow",
+]  # fmt: skip
+# Want torchvision, whose wheel on PyPI is for CUDA: it serves two programs, and nobody else may find it.
+VISION = ["torchvision", "timm"]
+RELATIVE, A_BATCH_MS = 0.005, 0.2
+
+
+def make_environment():
+    """The packages' Python. Downloads about 1.2 GB the first time."""
+    python = HOME / "venv/bin/python"
+    if not (HOME / "done").exists():
+        print(f"frameworks: installing {len(PACKAGES) + len(VISION) + 1} packages into build/frameworks: about 1.2 GB to fetch, 4 GB on the disk", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", HOME / "venv"], check=True)
+        pip = [python, "-m", "pip", "install", "--quiet", "--no-compile"]
+        first = subprocess.run([*pip, "--index-url", "https://download.pytorch.org/whl/cpu", "--timeout", "10", "--retries", "0", TORCH], capture_output=True)
+        if first.returncode:
+            subprocess.run([*pip, TORCH], check=True)
+        subprocess.run([*pip, TORCH, *PACKAGES], check=True)
+        subprocess.run([*pip, "--no-deps", "--target", HOME / "vision/site-packages", *VISION], check=True)
+        (HOME / "done").touch()
+    return python
+
+
+def run_program(python, vision, program, arguments, environment, out):
+    with_vision = program in ("train_timm.py", "train_streaming.py")
+    variables = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("GPUWATCH_", "LD_"))},
+        "LD_PRELOAD": str(ROOT / "build/release/lib/libgpuwatch.so"), "GPUWATCH_OUT": str(out), "HF_HUB_OFFLINE": "1",
+        "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+        **({"PYTHONPATH": str(vision)} if with_vision else {}), **environment,
+    }  # fmt: skip
+    words = [str(python), str(PROGRAMS / program), *arguments]
+    done = subprocess.run(words, env=variables, capture_output=True, text=True, timeout=300)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        raise AssertionError(f"ended with {done.returncode}: {last}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def report_of(out):
+    command = [ROOT / "build/release/bin/gpuwatch", "analyze", out, "--json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def seen_ns(calls, own, is_inside):
+    """What the trace has within the program's own spans; all of it, where those lie inside the waits."""
+    if is_inside:
+        return sum(call.end_ns - call.begin_ns for call in calls if not call.failed and call.op_class == "LoaderNext")
+    total = 0
+    for began, ended in own:
+        total += sum(max(0, min(call.end_ns, ended) - max(call.begin_ns, began)) for call in calls)
+    return total
+
+
+class Result:
+    def __init__(self, case, out, own):
+        trace, report = raw_trace.read_run(out), report_of(out)
+        loaders = [loader for rank in report["ranks"] for loader in rank["loaders"] if loader["batches"]]
+        assert loaders, "no loader was seen"
+        self.loader = max(loaders, key=lambda loader: loader["batches"])
+        self.report = report
+        calls = [call for kind in ("LoaderNext", "LoaderStart") for call in trace.calls(kind)]
+        self.own_ms = sum(ended - began for began, ended in own["waits"]) / 1e6
+        self.seen_ms = seen_ns(calls, own["waits"], case.is_inside) / 1e6
+        self.batches = max(1, self.loader["batches"])
+
+    @property
+    def relative(self):
+        return self.seen_ms / self.own_ms - 1
+
+    @property
+    def a_batch_ms(self):
+        return (self.seen_ms - self.own_ms) / self.batches
+
+    def check(self, case, own):
+        assert self.loader["framework"] == case.framework, f"framework {self.loader['framework']}"
+        assert self.loader["class"] == case.loader, f"class {self.loader['class']}"
+        assert (self.loader["num_workers"] if case.workers >= 0 else -1) == case.workers, f"num_workers {self.loader['num_workers']}"
+        if case.mark:
+            lines = (PROGRAMS / case.program).read_text().splitlines()
+            line = next(number for number, text in enumerate(lines, 1) if text.endswith(case.mark))
+            assert self.loader["location"].endswith(f"/{case.program}:{line}"), f"location {self.loader['location']}"
+        steps = sum(rank["steps"]["count"] for rank in self.report["ranks"])
+        assert own["steps"] <= self.batches <= own["steps"] + 3, f"{self.batches} batches in {own['steps']} steps"
+        assert steps > 0, "no steps"
+        agrees = abs(self.relative) <= RELATIVE or abs(self.a_batch_ms) <= A_BATCH_MS
+        assert agrees or not case.is_exact, f"waits differ by {100 * self.relative:.2f} %, {self.a_batch_ms:.3f} ms a batch"
+
+    def fix(self):
+        for finding in self.report["findings"]:
+            if finding["severity"] != "info" and finding["fix"]["summary"]:
+                return finding["fix"]["summary"]
+        return ""
+
+
+def run_case(python, vision, case):
+    out = Path(tempfile.mkdtemp(prefix="gpuwatch-frameworks-"))
+    try:
+        own = run_program(python, vision, case.program, case.arguments, case.environment, out)
+        result = Result(case, out, own)
+        result.check(case, own)
+        return result, ""
+    except (AssertionError, subprocess.TimeoutExpired, json.JSONDecodeError) as error:
+        return locals().get("result"), str(error)
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+
+
+def run_without_loader(python, vision, program):
+    out = Path(tempfile.mkdtemp(prefix="gpuwatch-frameworks-"))
+    try:
+        own = run_program(python, vision, program, (), {}, out)
+        report = report_of(out)
+        (rank,) = report["ranks"]
+        assert rank["loaders"] == [], "claims a loader"
+        assert rank["steps"]["count"] == own["steps"], f"{rank['steps']['count']} steps"
+        return report["verdict"]["sentence"], ""
+    except (AssertionError, ValueError) as error:
+        return "", str(error)
+    finally:
+        shutil.rmtree(out, ignore_errors=True)
+
+
+def version(python, package, vision):
+    code = f"import importlib.metadata as m; print(m.version({package!r}))"
+    environment = {**os.environ, "PYTHONPATH": str(vision)}
+    return subprocess.run([python, "-c", code], capture_output=True, text=True, env=environment).stdout.strip()
+
+
+def page(rows, without, torch_version):
+    lines = [
+        "# Frameworks", "",
+        "Written by `make frameworks` (scripts/frameworks.py), which runs tests/frameworks/programs with the real packages; do not edit.", "",
+        f"Each program times its own waits for data. \"Agreement\" is what the trace has of the same moments, against that timer (limit: 0.5 % or {A_BATCH_MS} ms a batch",
+        f"for everything on PyTorch's DataLoader). PyTorch {torch_version}, CPU. \"First fix\" is the first finding of that run, in the framework's words.", "",
+        "| framework | package | workers | loader in the report | seen | agreement | first fix | note |", "|---|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for case, package_version, result, error in rows:
+        if result is None:
+            lines.append(f"| {case.name} | {case.package} {package_version} | | | | not measured: {error} | | {case.note} |")
+            continue
+        agreement = f"{100 * result.relative:+.2f} %, {result.a_batch_ms:+.3f} ms a batch" + (f" (failed: {error})" if error else "")
+        workers = case.workers if case.workers >= 0 else ""
+        lines.append(f"| {case.name} | {case.package} {package_version} | {workers} | `{result.loader['class']}` of {result.loader['framework']} | {case.seen} | {agreement} | {result.fix()} | {case.note} |")
+    lines += ["", "## Programs without a loader", "", "No loader is claimed; what is said instead:", "", "| program | verdict |", "|---|---|"]
+    lines += [f"| {name} | {sentence or 'failed: ' + error} |" for name, sentence, error in without]
+    lines += ["", (ROOT / "tests/frameworks/limits.md").read_text().rstrip(), ""]
+    return "\n".join(lines)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--python", type=Path, help="a Python that has the packages; else build/frameworks is set up")
+    parser.add_argument("--vision", type=Path, default=HOME / "vision/site-packages", help="folder with torchvision and timm")
+    parser.add_argument("--only", help="cases whose name holds this; writes no page")
+    options = parser.parse_args()
+    python = options.python or make_environment()
+    rows, without, failed = [], [], 0
+    for case in cases.CASES:
+        if options.only and options.only not in case.name:
+            continue
+        result, error = run_case(python, options.vision, case)
+        failed += bool(error)
+        measured = f"{100 * result.relative:+.2f} %, {result.a_batch_ms:+.3f} ms a batch" if result else ""
+        print(f"{'FAIL' if error else 'ok  '} {case.name} {' '.join(case.arguments)}: {measured} {error}", flush=True)
+        rows.append((case, version(python, case.package, options.vision), result, error))
+    for name, program in cases.NO_LOADER.items():
+        if options.only and options.only not in name:
+            continue
+        sentence, error = run_without_loader(python, options.vision, program)
+        failed += bool(error)
+        print(f"{'FAIL' if error else 'ok  '} {name}: {sentence} {error}", flush=True)
+        without.append((name, sentence, error))
+    total = len(rows) + len(without)
+    print(f"{total - failed} passed, {failed} failed", flush=True)
+    if not options.only:
+        (ROOT / "docs/frameworks.md").write_text(page(rows, without, version(python, "torch", options.vision)))
+    return 1 if failed or not total else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
