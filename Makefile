@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 SETUP := build/.setup-done
 
-.PHONY: help setup build test demo check bench torch-tests asan tsan fmt install clean
+.PHONY: help setup build test demo check frameworks bench torch-tests asan tsan fmt install clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -31,6 +31,9 @@ check: build  ## layers, format, and what the built library needs and exports
 	@scripts/document.py --check --gpuwatch build/release/bin/gpuwatch
 	@scripts/check_format.sh
 	@scripts/check_library.sh build/release
+
+frameworks: build  ## train with real frameworks (about 4 GB of packages), write docs/frameworks.md
+	@$(PYTHON) scripts/frameworks.py
 
 bench: build  ## measure what gpuwatch costs here, write docs/performance.md
 	@$(PYTHON) scripts/bench.py

@@ -21,6 +21,7 @@ sys.path[:0] = [str(ROOT / "tests/frameworks"), str(ROOT / "tests/python")]
 import cases  # noqa: E402
 import raw_trace  # noqa: E402
 
+BUILD = Path(os.environ.get("GPUWATCH_BUILD", ROOT / "build/release")).resolve()
 HOME = ROOT / "build/frameworks"
 PROGRAMS = ROOT / "tests/frameworks/programs"
 TORCH = "torch==2.13.0"
@@ -53,7 +54,7 @@ def run_program(python, vision, program, arguments, environment, out):
     with_vision = program in ("train_timm.py", "train_streaming.py")
     variables = {
         **{name: value for name, value in os.environ.items() if not name.startswith(("GPUWATCH_", "LD_"))},
-        "LD_PRELOAD": str(ROOT / "build/release/lib/libgpuwatch.so"), "GPUWATCH_OUT": str(out), "HF_HUB_OFFLINE": "1",
+        "LD_PRELOAD": str(BUILD / "lib/libgpuwatch.so"), "GPUWATCH_OUT": str(out), "HF_HUB_OFFLINE": "1",
         "TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "", "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
         **({"PYTHONPATH": str(vision)} if with_vision else {}), **environment,
     }  # fmt: skip
@@ -66,7 +67,7 @@ def run_program(python, vision, program, arguments, environment, out):
 
 
 def report_of(out):
-    command = [ROOT / "build/release/bin/gpuwatch", "analyze", out, "--json"]
+    command = [BUILD / "bin/gpuwatch", "analyze", out, "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)

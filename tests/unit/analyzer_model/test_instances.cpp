@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+// Entries of one DataLoader: one loader where its passes follow each other, several where they alternate.
+#include "analyzer/model/instances.h"
+
+#include <gtest/gtest.h>
+
+namespace gpuwatch::model {
+namespace {
+
+using trace::OpClass;
+
+class InstancesTest : public testing::Test {
+ protected:
+  InstancesTest() {
+    run_.processes.resize(2);
+    run_.processes[1].parent = 0;
+    for (Process& process : run_.processes) process.threads.resize(1);
+    add_loader(5, 0);
+    add_loader(9, 1);
+  }
+  void add_loader(uint32_t id, uint32_t instance) {
+    Loader& loader = run_.processes[0].loaders.emplace_back();
+    loader.id = id;
+    loader.instance = instance;
+    loader.class_name = "DataLoader";
+    loader.num_workers = 2;
+  }
+  void call(OpClass op_class, uint32_t loader, uint32_t process = 0) {
+    time_ += 10;
+    HostCall call{};
+    call.begin = time_;
+    call.end = time_ + 5;
+    call.correlation_or_object = loader;
+    call.op_class = op_class;
+    run_.processes[process].threads[0].calls.push_back(call);
+  }
+  size_t join() {
+    join_instances(run_, {&tables_[0], &tables_[1]});
+    return run_.processes[0].loaders.size();
+  }
+  uint32_t loader_of(size_t index, uint32_t process = 0) {
+    return run_.processes[process].threads[0].calls.at(index).correlation_or_object;
+  }
+
+  Run run_;
+  ProcessTables tables_[2];
+  Ns time_ = 0;
+};
+
+TEST_F(InstancesTest, EpochsThatAreLeftBeforeTheirEndAreOneLoader) {
+  for (const uint32_t id : {5u, 9u, 5u, 9u}) {
+    call(OpClass::LoaderStart, id);
+    for (int i = 0; i < 3; ++i) call(OpClass::LoaderNext, id);
+  }
+  call(OpClass::Fetch, 9, 1);  // a worker
+  call(OpClass::Launch, 9);    // a correlation id, no loader
+  tables_[0].workers = {{9, 0, 77}};
+  EXPECT_EQ(join(), 1u);
+  for (size_t i = 0; i < 16; ++i) EXPECT_EQ(loader_of(i), 5u);
+  EXPECT_EQ(loader_of(16), 9u);
+  EXPECT_EQ(loader_of(0, 1), 5u);
+  EXPECT_EQ(tables_[0].workers[0].loader, 5u);
+}
+
+TEST_F(InstancesTest, IteratorsAskedInTurnsStayApart) {
+  call(OpClass::LoaderStart, 5);
+  call(OpClass::LoaderStart, 9);
+  for (int i = 0; i < 3; ++i) {
+    call(OpClass::LoaderNext, 5);
+    call(OpClass::LoaderNext, 9);
+  }
+  EXPECT_EQ(join(), 2u);
+  EXPECT_EQ(loader_of(3), 9u);
+}
+
+TEST_F(InstancesTest, OneThatGoesOnAfterTheOtherBeganStaysApart) {
+  call(OpClass::LoaderStart, 5);
+  call(OpClass::LoaderNext, 5);
+  call(OpClass::LoaderStart, 9);
+  call(OpClass::LoaderNext, 9);
+  call(OpClass::LoaderNext, 5);
+  EXPECT_EQ(join(), 2u);
+}
+
+TEST_F(InstancesTest, OtherSettingsAreAnotherLoader) {
+  run_.processes[0].loaders[1].num_workers = 4;
+  for (const uint32_t id : {5u, 9u}) {
+    call(OpClass::LoaderStart, id);
+    call(OpClass::LoaderNext, id);
+  }
+  EXPECT_EQ(join(), 2u);
+}
+
+TEST_F(InstancesTest, WithoutABeginNothingIsKnown) {
+  call(OpClass::LoaderNext, 5);
+  call(OpClass::LoaderNext, 9);
+  EXPECT_EQ(join(), 2u);
+}
+
+}  // namespace
+}  // namespace gpuwatch::model
