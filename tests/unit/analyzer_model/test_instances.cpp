@@ -42,7 +42,7 @@ class InstancesTest : public testing::Test {
     return run_.processes[process].threads[0].calls.at(index).correlation_or_object;
   }
 
-  Run run_;
+  model::Run run_;
   ProcessTables tables_[2];
   Ns time_ = 0;
 };
