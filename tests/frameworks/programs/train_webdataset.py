@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""WebDataset: shards on the disk, decoded and batched by a pipeline behind WebLoader."""
+"""WebDataset: shards on the disk, decoded and batched by a pipeline behind WebLoader; timed around each next() of the
+DataLoader below it."""
 
 import sys
 import tempfile
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import webdataset
 from common import BATCH, SAMPLE_MS, SAMPLES, Waits, finish, work
-from slow_data import model, torch
+from slow_data import model, time_loaders, torch
 
 SHARDS = 4
 folder = Path(tempfile.mkdtemp())
@@ -29,8 +30,9 @@ loader = webdataset.WebLoader(dataset, batch_size=None, num_workers=int(sys.argv
 network = model()
 optimizer = torch.optim.SGD(network.parameters(), lr=0.01)
 waits, steps = Waits(), 0
+time_loaders(waits)
 for epoch in range(2):
-    for x, y in waits.around(loader):
+    for x, y in loader:
         work(3)
         optimizer.zero_grad()
         torch.nn.functional.mse_loss(network(x), y).backward()
