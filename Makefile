@@ -41,6 +41,9 @@ bench: build  ## measure what gpuwatch costs here, write docs/performance.md
 torch-tests: build  ## PyTorch's own DataLoader tests, with and without injection (FILE=test_dataloader.py, PYTHON=...)
 	@$(PYTHON) scripts/torch_tests.py $(if $(FILE),--file $(FILE)) --python $(PYTHON)
 
+accuracy: build  ## predict loader settings, try them, write docs/accuracy.md
+	@$(PYTHON) scripts/accuracy.py
+
 asan: $(SETUP)  ## unit tests under the address and undefined-behaviour sanitizers
 	@scripts/build.sh asan
 	@$(PYTHON) scripts/run_tests.py --preset asan --only ctest

@@ -19,8 +19,11 @@ using model::Ns;
 using model::Process;
 
 constexpr size_t kMostBatches = 3000;  // the latest; more does not sharpen the mean, only the wait for it
+constexpr double kFull = 0.93;
 constexpr double kLeastCores = 0.25;
-constexpr double kWaitedForCpu = 1.05;  // fetches stretched by less are ordinary scheduling
+constexpr double kCompetes = 1.02;      // in the replay: workers and training got into each other's way
+constexpr double kFewCores = 1.3;       // no ordinary scheduling any more
+constexpr double kWaitedForCpu = 1.005;  // fetches stretched by less are as good as undisturbed
 
 double median(std::vector<double> values, double otherwise) {
   if (values.empty()) return otherwise;
@@ -177,8 +180,10 @@ void measure_cores(const Process& process, const RankAttribution& rank,
   recording.think_cores_worst = rank.device == model::kNone ? cores : 1;
   auto use = cpu_use(process, rank);
   if (!use) return;
-  // What other programs take can be told only where the affinity mask is the whole machine.
-  if (std::abs(use->machine - cores) < 0.5)
+  // What other programs take can be told only where the affinity mask is the whole machine. On a machine that
+  // is full, what they take is what this job left them: how much it would get is told by how long it waited.
+  const bool is_full = use->machine_busy > kFull * use->machine;
+  if (std::abs(use->machine - cores) < 0.5 && !is_full)
     recording.cores = std::clamp(cores - (use->machine_busy - use->own - use->children), 0.5, cores);
   recording.used_cores = std::min(use->own + use->children, recording.cores);
   double think = 0, inline_cpu = 0;
@@ -217,7 +222,7 @@ void undisturb_think(LoaderRecording& recording) {
 // each other, the cores are fewer than the affinity mask shows: those that make the model's workers wait as
 // long as the recorded ones did. Where the model cannot wait that long with any cores, other programs took
 // the CPU: then the delay belongs to each fetch, with more workers as with fewer.
-void explain_run_delay(LoaderRecording& recording, double stretch) {
+void explain_run_delay(LoaderRecording& recording, double stretch, double fetch_cores) {
   auto with_cores = [&](double cores) {
     LoaderRecording candidate = recording;
     candidate.cores = cores;
@@ -229,23 +234,53 @@ void explain_run_delay(LoaderRecording& recording, double stretch) {
   };
   LoaderRecording best = with_cores(recording.cores);
   const double explained = stretches(best);
-  if (stretch > kWaitedForCpu && explained < stretch) {
-    double low = std::min(std::max(kLeastCores, recording.used_cores), recording.cores),
-           high = recording.cores;
-    if (stretches(with_cores(low)) < stretch) {
-      for (RecordedPass& pass : recording.passes)
-        for (BatchCost& batch : pass.batches) batch.service_ns *= stretch / explained;
-      undisturb_think(recording);
-      return;
-    }
-    for (int i = 0; i < 10; ++i) {
-      double middle = (low + high) / 2;
-      best = with_cores(middle);
-      (stretches(best) < stretch ? high : low) = middle;
-    }
-    best.is_cpu_limited = true;
+  if (stretch <= kWaitedForCpu || explained >= stretch) {
+    recording = best;
+    return;
   }
-  recording = best;
+  double low = std::min(std::max({kLeastCores, recording.used_cores, fetch_cores}), recording.cores),
+         high = recording.cores;
+  const bool is_possible = stretches(with_cores(low)) >= stretch;
+  for (int i = 0; i < 10 && is_possible; ++i) {
+    double middle = (low + high) / 2;
+    best = with_cores(middle);
+    (stretches(best) < stretch ? high : low) = middle;
+  }
+  // A job that does not fill the cores that it is told of, and waited but little, tells nothing of how many
+  // there are: what it waited for may as well be other programs' work, and both stay possible.
+  if (is_possible && (explained > kCompetes || stretch > kFewCores)) {
+    recording = best;
+    recording.is_cpu_limited = true;
+    return;
+  }
+  if (is_possible) recording.cores_low = best.cores;
+  for (RecordedPass& pass : recording.passes)
+    for (BatchCost& batch : pass.batches) batch.service_ns *= stretch / explained;
+  undisturb_think(recording);
+}
+
+// How long a message waits beside a worker that keeps the interpreter's lock is known least of all costs: few
+// messages got through. It is fitted to the recorded step time, which it decides.
+void fit_lock(LoaderRecording& recording) {
+  constexpr double kMatters = 2, kMost = 1000, kExact = 0.005;
+  double& factor = recording.hand_over.busy_factor;
+  if (factor < kMatters || std::abs(check(recording).error()) < kExact) return;
+  const double measured = factor;
+  double low = 1, high = kMost;
+  for (int i = 0; i < 12; ++i) {
+    factor = std::sqrt(low * high);
+    (check(recording).error() < 0 ? low : high) = factor;
+  }
+  if (std::abs(check(recording).error()) > 4 * kExact) factor = measured;  // something else is off
+}
+
+// Cores that fetches alone used over the recorded steps, on average.
+double cores_of_fetches(const RankAttribution& rank, const std::vector<const LoaderPass*>& passes) {
+  double cpu = 0;
+  for (const LoaderPass* pass : passes)
+    for (const Batch& batch : pass->batches)
+      if (was_taken(batch) && step_at(rank, batch.next.begin)) cpu += double(batch.fetch_cpu_ns);
+  return rank.wall_ns > 0 ? cpu / double(rank.wall_ns) : 0;
 }
 
 double recorded_stretch(const std::vector<const LoaderPass*>& passes) {
@@ -326,7 +361,8 @@ std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAt
     if (pass.loader == loader) all += counted_batches(rank, pass);
   recording.batches_per_step = double(all) / double(rank.steps.size());
   measure_cores(process, rank, passes, recording);
-  explain_run_delay(recording, recorded_stretch(passes));
+  explain_run_delay(recording, recorded_stretch(passes), cores_of_fetches(rank, passes));
+  fit_lock(recording);
   return recording;
 }
 

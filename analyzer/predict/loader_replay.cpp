@@ -51,6 +51,26 @@ std::vector<RecordedPass> resample(const LoaderRecording& recording, std::mt1993
   return passes;
 }
 
+// What the recording leaves open: each as the recording that would be right if it were so.
+std::vector<LoaderRecording> open_questions(const LoaderRecording& recording) {
+  std::vector<LoaderRecording> result;
+  const HandOver& hand_over = recording.hand_over;
+  if (!hand_over.measured) {
+    constexpr double kKeepsLock = 1000;  // whether the transforms are Python or C code cannot be seen inline
+    LoaderRecording& slow = result.emplace_back(recording);
+    slow.hand_over.take_ns *= 2;
+    slow.hand_over.busy_factor = kKeepsLock;
+    result.emplace_back(recording).hand_over.take_ns /= 2;
+  } else if (!hand_over.is_split) {
+    result.emplace_back(recording).hand_over.take_ns = hand_over.take_ns + hand_over.send_ns;
+    result.emplace_back(recording).hand_over.take_ns /= 2;
+  }
+  if (!recording.think_cores_known && recording.think_cores_worst != recording.think_cores)
+    result.emplace_back(recording).think_cores = recording.think_cores_worst;
+  if (recording.cores_low > 0) result.emplace_back(recording).cores = recording.cores_low;
+  return result;
+}
+
 }  // namespace
 
 LoaderReplay replay(const LoaderRecording& recording, LoaderSetting setting) {
@@ -91,12 +111,12 @@ Range replay_range(const LoaderRecording& recording, LoaderSetting setting) {
   std::sort(steps_ms.begin(), steps_ms.end());
   Range range{steps_ms[kResamples / 20], replay(recording, setting).step_ms,
               steps_ms[kResamples - 1 - kResamples / 20]};
-  // What the recording leaves open goes into the upper edge.
-  LoaderRecording worst = recording;
-  if (!recording.hand_over.measured) worst.hand_over.take_ns *= 2;
-  if (!recording.think_cores_known) worst.think_cores = recording.think_cores_worst;
   if (setting == recording.setting) return range;
-  range.high = std::max(range.high, replay(worst, setting).step_ms);
+  for (const LoaderRecording& other : open_questions(recording)) {
+    double step_ms = replay(other, setting).step_ms;
+    range.low = std::min(range.low, step_ms);
+    range.high = std::max(range.high, step_ms);
+  }
   // Parallel training that competes with its workers may gain nothing from their working beside it.
   bool competes = recording.think_cores > 1 && setting.workers > 0 &&
                   replay(recording, setting).fetch_stretch > kCompetes;

@@ -212,11 +212,12 @@ void PassSimulation::collect_activities() {
   if (consumer_ == Consumer::kReturning) activities_.push_back({&finish_left_, 1});
   for (Worker& worker : workers_) {
     if (worker.busy) activities_.push_back({&worker.job.left_ns, rate(worker.job.cpu_share, speed)});
-    if (!worker.outbox.empty()) activities_.push_back({&worker.outbox.front().left_ns, pass_through(worker)});
+    if (!worker.outbox.empty())
+      activities_.push_back({&worker.outbox.front().left_ns, speed * pass_through(worker)});
   }
   if (receiver_.state == Receiver::kPinning) activities_.push_back({&receiver_.left_ns, 1});
   if (receiver_.state == Receiver::kTaking)
-    activities_.push_back({&receiver_.left_ns, pass_through(workers_[owner_of_[receiver_.batch]])});
+    activities_.push_back({&receiver_.left_ns, speed * pass_through(workers_[owner_of_[receiver_.batch]])});
 }
 
 // To the next moment at which anything changes.

@@ -16,7 +16,7 @@ LoaderRecording constant(double service_ms, double think_ms, double cpu_share, d
                          size_t batches = 400) {
   LoaderRecording recording;
   RecordedPass pass;
-  BatchCost cost{service_ms * 1e6, service_ms * cpu_share * 1e6, think_ms * 1e6, true};
+  BatchCost cost{service_ms * 1e6, service_ms * cpu_share * 1e6, think_ms * 1e6};
   pass.batches.assign(batches, cost);
   for (size_t i = 0; i < batches / 4; ++i) pass.batches[i].counted = false;
   recording.passes = {pass};
@@ -58,7 +58,7 @@ TEST(LoaderReplay, AgreesWithTheRecurrenceOnUnevenBatches) {
     LoaderRecording recording;
     recording.passes.resize(1);
     for (size_t i = 0; i < job.batches; ++i)
-      recording.passes[0].batches.push_back({services[i] * 1e6, 0, thinks[i] * 1e6, true});
+      recording.passes[0].batches.push_back({services[i] * 1e6, 0, thinks[i] * 1e6});
     recording.cores = 64;
     double expected = test::loader_schedule(job).mean_step_ms(0);
     EXPECT_NEAR(step_ms(recording, job.workers, job.prefetch_factor), expected, expected * 1e-6)
@@ -97,6 +97,85 @@ TEST(LoaderReplay, HandsOutOfOrderBatchesOverAsTheyComeReady) {
   double in_order = replay(recording, {3, 2, true}).step_ms;
   double as_ready = replay(recording, {3, 2, false}).step_ms;
   EXPECT_LT(as_ready, in_order * 0.95);
+}
+
+double step_ms(const LoaderRecording& recording, const LoaderSetting& setting) {
+  return replay(recording, setting).step_ms;
+}
+
+TEST(LoaderReplay, AppliesFactorsToTheirPartOfABatch) {
+  LoaderRecording recording = constant(10, 2, 0.5, 8);                     // 5 ms computing,
+  for (BatchCost& batch : recording.passes[0].batches) batch.io_ns = 3e6;  // 3 ms reading, 2 ms asleep
+  LoaderSetting setting{.workers = 0};
+  EXPECT_NEAR(step_ms(recording, setting), 12, 1e-6);
+  setting.io_factor = 0;
+  EXPECT_NEAR(step_ms(recording, setting), 9, 1e-6);
+  setting.cpu_factor = 0.2;
+  EXPECT_NEAR(step_ms(recording, setting), 5, 1e-6);
+}
+
+TEST(LoaderReplay, GivesMoreCoresToWhatComputes) {
+  LoaderRecording recording = constant(10, 1, 1.0, 1);
+  LoaderSetting setting{.workers = 4};
+  EXPECT_GT(step_ms(recording, setting), 9.99);
+  EXPECT_EQ(limit(recording, setting), Limit::kCpu);
+  setting.cores = 8;
+  EXPECT_NEAR(step_ms(recording, setting), 2.5, 0.01);
+  EXPECT_EQ(limit(recording, setting), Limit::kWorkers);
+}
+
+TEST(LoaderReplay, IsNoFasterThanTheOnePinThread) {
+  LoaderRecording recording = constant(10, 1, 0, 8);
+  recording.hand_over.take_ns = 1e6;
+  recording.pin_ns = 3e6;
+  LoaderSetting setting{.workers = 8, .pin = true};
+  EXPECT_NEAR(step_ms(recording, setting), 4, 0.01);
+  EXPECT_EQ(limit(recording, setting), Limit::kPinThread);
+  setting.pin = false;
+  EXPECT_NEAR(step_ms(recording, setting), 2, 0.01);  // the consumer takes for itself
+}
+
+TEST(LoaderReplay, WaitsForThePausesOfAWorkerThatKeepsTheInterpreter) {
+  // Training takes longer than a batch, so batches are there early; their worker makes another while one is
+  // asked for, and lets it through only once it is done.
+  LoaderRecording recording = constant(24, 26, 1.0, 8);
+  recording.hand_over = {.dispatch_ns = 3e6, .turnaround_ns = 1.5e6, .take_ns = 1e6, .measured = true};
+  LoaderSetting one{.workers = 1, .prefetch_factor = 2};
+  EXPECT_NEAR(step_ms(recording, one), 27, 0.1);
+  recording.hand_over.busy_factor = 1000;
+  EXPECT_GT(step_ms(recording, one), 27.2);
+  LoaderRecording early = constant(1, 14, 1.0, 8);  // its workers are done long before the consumer comes
+  early.hand_over = recording.hand_over;
+  EXPECT_NEAR(step_ms(early, {.workers = 2}), 15, 0.01);
+}
+
+// Ten passes of 40 batches, each pass begun within a recorded step.
+LoaderRecording epochs() {
+  LoaderRecording recording = constant(10, 20, 0, 8, 40);
+  RecordedPass pass = recording.passes[0];
+  for (BatchCost& batch : pass.batches) batch.counted = true;
+  pass.is_counted = true;
+  pass.own_ns = 5e6;
+  recording.passes.assign(10, pass);
+  recording.passes[0].is_first = true;
+  recording.restart = {.start_ns = 30e6, .come_up_ns = 20e6, .stop_ns = 10e6, .reset_ns = 2e6};
+  return recording;
+}
+
+TEST(LoaderReplay, StartsWorkersAnewInEachPassUnlessTheyLive) {
+  LoaderRecording recording = epochs();
+  double cold = 5 + 2 * (30 + 10) + 20 + 10, warm = 5 + 2 + 10;  // own, workers, up, first batch
+  double first = cold - 2 * 10;                                  // nothing to stop before the first pass
+  LoaderSetting setting{.workers = 2};
+  EXPECT_NEAR(step_ms(recording, setting), 20 + (first + 9 * cold) / 400, 1e-3);
+  setting.persistent = true;
+  EXPECT_NEAR(step_ms(recording, setting), 20 + (first + 9 * warm) / 400, 1e-3);
+}
+
+TEST(LoaderReplay, SaysWhyNothingIsGained) {
+  LoaderRecording recording = constant(10, 20, 0, 8);
+  EXPECT_EQ(limit(recording, {.workers = 4}), Limit::kTraining);
+  EXPECT_NE(limit_words(recording, {.workers = 4}).find("training's own work"), std::string::npos);
 }
 
 TEST(LoaderRecording, ReplaysTheUnchangedRunAndPredictsAnother) {
