@@ -20,9 +20,11 @@ using model::Process;
 
 constexpr size_t kMostBatches = 3000;  // the latest; more does not sharpen the mean, only the wait for it
 constexpr double kFull = 0.93;
+constexpr double kParallel = 1.3;
+constexpr double kLeastRunning = 0.25;
 constexpr double kLeastCores = 0.25;
-constexpr double kCompetes = 1.02;      // in the replay: workers and training got into each other's way
-constexpr double kFewCores = 1.3;       // no ordinary scheduling any more
+constexpr double kCompetes = 1.02;       // in the replay: workers and training got into each other's way
+constexpr double kFewCores = 1.3;        // no ordinary scheduling any more
 constexpr double kWaitedForCpu = 1.005;  // fetches stretched by less are as good as undisturbed
 
 double median(std::vector<double> values, double otherwise) {
@@ -130,7 +132,7 @@ std::optional<BatchCost> typical_batch(const RankAttribution& rank,
 
 struct CpuUse {
   Ns begin = 0, end = 0;
-  double own = 0, children = 0, machine = 0, machine_busy = 0;  // cores
+  double own = 0, children = 0, machine = 0, machine_busy = 0, run_delay = 0;  // cores
 };
 
 // From the sampler, over the recorded steps. Empty below one second: the sampler's grain is about that.
@@ -148,6 +150,7 @@ std::optional<CpuUse> cpu_use(const Process& process, const RankAttribution& ran
   double wall = double(last->time - first->time);
   CpuUse use{first->time, last->time};
   use.own = double(last->cpu_ns - first->cpu_ns) / wall;
+  use.run_delay = std::max(0.0, double(last->run_delay_ns - first->run_delay_ns) / wall);
   use.children = std::max(0.0, double(last->children_cpu_ns - first->children_cpu_ns) / wall);
   use.machine = double(last->cpu_total_ns - first->cpu_total_ns) / wall;
   use.machine_busy = use.machine - double(last->cpu_idle_ns - first->cpu_idle_ns) / wall;
@@ -190,7 +193,11 @@ void measure_cores(const Process& process, const RankAttribution& rank,
   consumer_share(passes, *use, think, inline_cpu);
   double wall = double(use->end - use->begin);
   if (think < wall * 0.02) return;
-  recording.think_cores = std::clamp((use->own * wall - inline_cpu) / think, 0.0, cores);
+  // While it waits for a CPU, training asks for one as well.
+  double running = std::max(think - use->run_delay * wall, think * kLeastRunning);
+  recording.think_cores = std::clamp((use->own * wall - inline_cpu) / running, 0.0, cores);
+  // What next() itself computes is counted here, too: a bit more than one core is still one thread.
+  if (recording.think_cores > 1 && recording.think_cores < kParallel) recording.think_cores = 1;
   recording.think_cores_known = true;
 }
 

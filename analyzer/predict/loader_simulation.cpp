@@ -2,6 +2,7 @@
 #include "analyzer/predict/loader_simulation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -10,7 +11,8 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 constexpr size_t kNoBatch = ~size_t{0};
-constexpr double kDone = 1e-3;  // ns; far below a clock tick, far above rounding of the sums
+constexpr double kNoCore = 0.05;  // less of one more core than this is error of measurement
+constexpr double kDone = 1e-3;    // ns; far below a clock tick, far above rounding of the sums
 
 // How fast a job advances when CPU work runs at `speed` (1: undisturbed). What is not CPU work is not slowed.
 // The threads of a parallel region wait for the slowest of them, spinning: the region loses twice. Training
@@ -51,7 +53,11 @@ PassSimulation::PassSimulation(const LoaderRecording& recording, const RecordedP
       pass_(pass),
       setting_(setting),
       cores_(setting.cores > 0 ? setting.cores : recording.cores),
-      workers_(size_t(std::max(setting.workers, 0))) {}
+      workers_(size_t(std::max(setting.workers, 0))) {
+  double cores = std::clamp(std::ceil(cores_ - kNoCore), 1.0, double(workers_.size() + 1));
+  on_core_.resize(size_t(cores));
+  for (size_t i = 0; i < workers_.size(); ++i) workers_[i].job.core = (i + 1) % on_core_.size();
+}
 
 // The recorded batch under the setting's factors: each part of it by its own.
 BatchCost PassSimulation::cost(size_t batch) const {
@@ -101,7 +107,7 @@ void PassSimulation::enter_next() {
   if (workers_.empty()) {
     BatchCost batch = cost(taken_);
     consumer_ = Consumer::kFetching;
-    own_ = {batch.service_ns, share_of(batch)};
+    begin(own_, batch.service_ns, share_of(batch));
     return;
   }
   consumer_ = Consumer::kWaiting;
@@ -130,7 +136,7 @@ void PassSimulation::leave_next() {
   }
   consumer_ = Consumer::kThinking;
   think_began_ = now_;
-  own_ = {pass_.batches[taken_].think_ns, recording_.think_cores};
+  begin(own_, pass_.batches[taken_].think_ns, recording_.think_cores);
 }
 
 void PassSimulation::end_think() {
@@ -147,11 +153,14 @@ void PassSimulation::start_fetch(Worker& worker) {
   worker.busy = true;
   worker.began = now_;
   BatchCost batch = cost(worker.batch);
-  worker.job = {batch.service_ns, share_of(batch)};
+  begin(worker.job, batch.service_ns, share_of(batch));
 }
 
 void PassSimulation::end_fetch(Worker& worker) {
   worker.busy = false;
+  if (!worker.outbox.empty()) worker.outbox.front().is_let_through = true;
+  if (receiver_.state == Receiver::kTaking && owner_of_[receiver_.batch] == owner_of_[worker.batch])
+    receiver_.is_let_through = true;
   double send_ns = pass_.batches[worker.batch].send_ns;
   if (std::exchange(worker.is_new, false)) send_ns += recording_.restart.first_send_ns;
   worker.outbox.push_back({worker.batch, send_ns});
@@ -167,7 +176,7 @@ void PassSimulation::end_fetch(Worker& worker) {
 // The next message, if one is there: in the order in which they came, whichever batch is waited for.
 void PassSimulation::receive() {
   if (receiver_.state != Receiver::kIdle || messages_.empty()) return;
-  receiver_ = {Receiver::kTaking, messages_.front(), recording_.hand_over.take_ns};
+  receiver_ = {Receiver::kTaking, messages_.front(), recording_.hand_over.take_ns, false};
   messages_.pop_front();
 }
 
@@ -199,25 +208,83 @@ bool PassSimulation::consumer_computes() const {
   return consumer_ == Consumer::kThinking || consumer_ == Consumer::kFetching;
 }
 
-void PassSimulation::collect_activities() {
-  shares_.clear();
-  if (consumer_computes()) shares_.push_back(own_.cpu_share);
-  for (const Worker& worker : workers_)
-    if (worker.busy) shares_.push_back(worker.job.cpu_share);
-  double speed = cpu_speed(shares_, cores_);
+// A process that wakes up takes an idle core if there is one, else the core that it was on.
+void PassSimulation::begin(Job& job, double left_ns, double cpu_share) {
+  job.left_ns = left_ns;
+  job.cpu_share = cpu_share;
+  find_jobs();
+  auto is_idle = [&](size_t core) {
+    return std::none_of(on_core_[core].begin(), on_core_[core].end(),
+                        [&](const Job* other) { return other != &job; });
+  };
+  if (is_idle(job.core)) return;
+  for (size_t core = 0; core < on_core_.size(); ++core)
+    if (is_idle(core)) job.core = core;
+}
 
+void PassSimulation::find_jobs() {
+  jobs_.clear();
+  if (consumer_computes()) jobs_.push_back(&own_);
+  for (Worker& worker : workers_)
+    if (worker.busy) jobs_.push_back(&worker.job);
+  for (std::vector<Job*>& jobs : on_core_) jobs.clear();
+  for (Job* job : jobs_) on_core_[job->core].push_back(job);
+}
+
+// A core that runs dry takes over from one that has several; otherwise processes stay where they are. Three
+// of them on two cores are one alone and two that share, not three times two thirds.
+void PassSimulation::fill_idle_cores() {
+  for (std::vector<Job*>& idle : on_core_) {
+    if (!idle.empty()) continue;
+    auto crowded = std::max_element(on_core_.begin(), on_core_.end(),
+                                    [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    if (crowded->size() < 2) return;
+    Job* moved = crowded->back();
+    crowded->pop_back();
+    moved->core = size_t(&idle - on_core_.data());
+    idle.push_back(moved);
+  }
+}
+
+// Speeds of the jobs: each core shared by those on it, all cores by what can be had of them together.
+void PassSimulation::share_cores() {
+  find_jobs();
+  fill_idle_cores();
+  shares_.clear();
+  for (const Job* job : jobs_) shares_.push_back(job->cpu_share);
+  speeds_.assign(jobs_.size(), cpu_speed(shares_, cores_));
+  message_speed_ = jobs_.empty() ? 1 : speeds_.front();
+  bool is_parallel = std::any_of(shares_.begin(), shares_.end(), [](double share) { return share > 1; });
+  if (is_parallel) return;
+  double used = 0;
+  for (size_t i = 0; i < jobs_.size(); ++i) {
+    std::vector<double> beside;
+    for (const Job* job : on_core_[jobs_[i]->core]) beside.push_back(job->cpu_share);
+    speeds_[i] = cpu_speed(beside, 1);
+    used += cores_used(shares_[i], speeds_[i]);
+  }
+  if (used > cores_)
+    for (double& speed : speeds_) speed *= cores_ / used;
+}
+
+void PassSimulation::collect_activities() {
+  share_cores();
   activities_.clear();
-  if (consumer_computes()) activities_.push_back({&own_.left_ns, rate(own_.cpu_share, speed)});
+  for (size_t i = 0; i < jobs_.size(); ++i)
+    activities_.push_back({&jobs_[i]->left_ns, rate(shares_[i], speeds_[i])});
   if (consumer_ == Consumer::kStarting) activities_.push_back({&lead_left_, 1});
   if (consumer_ == Consumer::kReturning) activities_.push_back({&finish_left_, 1});
-  for (Worker& worker : workers_) {
-    if (worker.busy) activities_.push_back({&worker.job.left_ns, rate(worker.job.cpu_share, speed)});
+  for (Worker& worker : workers_)
     if (!worker.outbox.empty())
-      activities_.push_back({&worker.outbox.front().left_ns, speed * pass_through(worker)});
-  }
+      activities_.push_back(
+          {&worker.outbox.front().left_ns,
+           message_speed_ * (worker.outbox.front().is_let_through ? 1 : pass_through(worker))});
   if (receiver_.state == Receiver::kPinning) activities_.push_back({&receiver_.left_ns, 1});
   if (receiver_.state == Receiver::kTaking)
-    activities_.push_back({&receiver_.left_ns, speed * pass_through(workers_[owner_of_[receiver_.batch]])});
+    activities_.push_back(
+        {&receiver_.left_ns,
+         message_speed_ *
+             (receiver_.is_let_through ? 1 : pass_through(workers_[owner_of_[receiver_.batch]]))});
 }
 
 // To the next moment at which anything changes.

@@ -27,6 +27,7 @@ class PassSimulation {
   struct Job {
     double left_ns = 0;
     double cpu_share = 0;  // cores asked for while it runs; above 1: parallel work, all of it on CPUs
+    size_t core = 0;       // where its process is
   };
   struct Task {
     size_t batch;
@@ -34,7 +35,8 @@ class PassSimulation {
   };
   struct Message {
     size_t batch;
-    double left_ns;  // to send it, or to take it
+    double left_ns;  // to send it
+    bool is_let_through = false;
   };
   struct Worker {
     std::deque<Task> tasks;
@@ -51,6 +53,7 @@ class PassSimulation {
     enum { kIdle, kTaking, kPinning } state = kIdle;
     size_t batch = 0;
     double left_ns = 0;
+    bool is_let_through = false;  // its worker paused meanwhile: the lock is ours until we are done
   };
   enum class Consumer { kStarting, kThinking, kFetching, kWaiting, kReturning };
   struct Activity {
@@ -71,6 +74,10 @@ class PassSimulation {
   void pump();
   double pass_through(const Worker& worker) const;
   bool consumer_computes() const;
+  void begin(Job& job, double left_ns, double cpu_share);
+  void find_jobs();
+  void fill_idle_cores();
+  void share_cores();
   void collect_activities();
   void advance();
   void settle_workers();
@@ -87,7 +94,10 @@ class PassSimulation {
   std::deque<size_t> messages_;  // sent, not taken
   std::deque<size_t> arrived_;   // available in the order in which they became so
   std::vector<Activity> activities_;
-  std::vector<double> shares_;
+  std::vector<Job*> jobs_;  // at work now
+  std::vector<std::vector<Job*>> on_core_;
+  std::vector<double> shares_, speeds_;  // of the jobs
+  double message_speed_ = 1;
   Totals* totals_ = nullptr;
   Receiver receiver_;
   Job own_;
