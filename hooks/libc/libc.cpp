@@ -104,17 +104,17 @@ using namespace gpuwatch::hooks::libc;
 
 #define GW_UNPACK(...) __VA_ARGS__
 
-#define GW_LIBC_HOOK(ret, name, params, args, outcome, subject)                                     \
-  extern "C" GW_EXPORT ret gw_libc_##name params __asm__(#name);                                    \
-  extern "C" GW_EXPORT ret gw_libc_##name params {                                                  \
-    const auto function = real<decltype(&gw_libc_##name)>(Function::name);                          \
-    if (GW_UNLIKELY(!function)) {                                                                   \
-      return find_and_call<decltype(function)>(Function::name, Outcome::outcome, GW_UNPACK args);   \
-    }                                                                                               \
-    if (GW_LIKELY(!is_watching())) return function args;                                            \
-    constexpr Input kInput = input_of(Op::name);                                                    \
-    const Call call{Op::name, Outcome::outcome, kInput, static_cast<uint32_t>(subject), GW_CALLER}; \
-    return timed(call, Slicing<Function::name>::in_place_of(function), GW_UNPACK args);             \
+#define GW_LIBC_HOOK(ret, name, params, args, outcome, subject)                                      \
+  extern "C" GW_EXPORT ret gw_libc_##name params __asm__(#name);                                     \
+  extern "C" GW_EXPORT ret gw_libc_##name params {                                                   \
+    const auto function = real<decltype(&gw_libc_##name)>(Function::name);                           \
+    if (GW_UNLIKELY(!function)) {                                                                    \
+      return find_and_call<decltype(function)>(Function::name, Outcome::outcome, GW_UNPACK args);    \
+    }                                                                                                \
+    if (GW_LIKELY(!is_watching())) return function args;                                             \
+    constexpr Input kInput = input_of(Op::name);                                                     \
+    const Call call{Op::name, Outcome::outcome, kInput, static_cast<uint32_t>(subject), GW_CALLER};  \
+    return timed(call, Slicing<Function::name>::in_place_of(function, call.caller), GW_UNPACK args); \
   }
 
 #define GW_LIBC_code(...) GW_LIBC_HOOK(__VA_ARGS__)

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wait for data workers in slices, so that the waiting thread can look at them now and then
-// (hooks/python/worker_stacks.h): result, errno, time-out and interruption are those of one call. Stands in
-// for the real function inside a loader's next() only; everything else never gets here. Internal to
-// hooks/libc. Thread safety: any. Signal safety: as the functions themselves.
+// A wait of the interpreter's for data workers, cut where the waiting thread is due to look at them
+// (hooks/python/worker_stacks.h). After the look it answers as an interrupted call does (-1, EINTR): CPython
+// then runs the handlers of signals that have come, works out what is left of its time and calls again, so
+// that time-outs and signals are what they were without us. Waiting on in here instead would swallow a signal
+// that came during the look, and answering so to anybody else's call might be taken for an error: only calls
+// from the interpreter itself, and only inside a loader's next(), get here. Internal to hooks/libc. Thread
+// safety: any. Signal safety: as the functions themselves.
 #pragma once
 
 #include <poll.h>
@@ -18,32 +21,27 @@ int sliced_poll(pollfd* fds, nfds_t count, int timeout_ms);
 int sliced_sem_timedwait(sem_t* sem, const timespec* until);
 int sliced_sem_clockwait(sem_t* sem, clockid_t clock, const timespec* until);
 
-// What to call in place of `real`, the function of this row of libc.def.
+// What to call in place of `real`, the function of this row of libc.def, for this caller.
 template <Function kFunction>
 struct Slicing {
   template <class Real>
-  static Real in_place_of(Real real) noexcept {
+  static Real in_place_of(Real real, const void*) noexcept {
     return real;
   }
 };
-template <>
-struct Slicing<Function::poll> {
-  using Real = int (*)(pollfd*, nfds_t, int);
-  static Real in_place_of(Real real) noexcept { return python::is_watching_workers() ? sliced_poll : real; }
-};
-template <>
-struct Slicing<Function::sem_timedwait> {
-  using Real = int (*)(sem_t*, const timespec*);
-  static Real in_place_of(Real real) noexcept {
-    return python::is_watching_workers() ? sliced_sem_timedwait : real;
-  }
-};
-template <>
-struct Slicing<Function::sem_clockwait> {
-  using Real = int (*)(sem_t*, clockid_t, const timespec*);
-  static Real in_place_of(Real real) noexcept {
-    return python::is_watching_workers() ? sliced_sem_clockwait : real;
-  }
-};
+
+#define GW_SLICED(name)                                                                     \
+  template <>                                                                               \
+  struct Slicing<Function::name> {                                                          \
+    using Real = decltype(&sliced_##name);                                                  \
+    static Real in_place_of(Real real, const void* caller) noexcept {                       \
+      const bool is_cut = python::is_watching_workers() && python::is_interpreters(caller); \
+      return is_cut ? sliced_##name : real;                                                 \
+    }                                                                                       \
+  };
+GW_SLICED(poll)
+GW_SLICED(sem_timedwait)
+GW_SLICED(sem_clockwait)
+#undef GW_SLICED
 
 }  // namespace gpuwatch::hooks::libc

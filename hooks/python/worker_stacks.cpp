@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks/python/worker_stacks.h"
 
+#include <dlfcn.h>
+
 #include <cerrno>
+#include <cstring>
 
 #include "hooks/operations.h"
 #include "hooks/python/stack.h"
@@ -123,6 +126,23 @@ void sample(WorkerProcess& worker, uint64_t now, uint64_t ticks) noexcept {
 }
 
 }  // namespace
+
+GW_COLD bool is_interpreters(const void* caller) noexcept {
+  static constinit std::atomic<const void*> known[4];  // poll and locks are called from a place or two
+  for (const auto& place : known) {
+    if (place.load(std::memory_order_relaxed) == caller) return true;
+  }
+  const auto* own = reinterpret_cast<const void*>(walkable_python()->code_type);
+  Dl_info module, interpreter;
+  if (!dladdr || !dladdr(caller, &module) || !dladdr(own, &interpreter)) return false;
+  const char* slash = module.dli_fname ? std::strrchr(module.dli_fname, '/') : nullptr;
+  const bool is_own_module = slash && (std::strncmp(slash, "/select.", 8) == 0 ||
+                                       std::strncmp(slash, "/_multiprocessing.", 18) == 0);
+  if (module.dli_fbase != interpreter.dli_fbase && !is_own_module) return false;
+  static constinit std::atomic<uint32_t> next{0};
+  known[next.fetch_add(1, std::memory_order_relaxed) % 4].store(caller, std::memory_order_relaxed);
+  return true;
+}
 
 GW_COLD void note_worker(const PyObject* iterator, uint32_t index, uint32_t pid) noexcept {
   WorkerSet* set = find_set(iterator);

