@@ -11,6 +11,7 @@
 #include "hooks/python/facts.h"
 #include "hooks/python/object.h"
 #include "hooks/python/stack.h"
+#include "hooks/python/step_cost.h"
 #include "hooks/python/wrap.h"
 #include "hooks/python/wrappers.h"
 #include "libinject/base/compiler.h"
@@ -68,7 +69,7 @@ void begin_step(const PyObject* optimizer) noexcept {
 void end_step(const PyObject* optimizer, uint8_t flags) noexcept {
   if (const uint32_t at = find_open(optimizer)) {
     t_depth = at - 1;
-    record::leave(t_steps[t_depth].scope, flags, number_of(optimizer), 0);
+    leave_step(t_steps[t_depth].scope, flags, number_of(optimizer));
     context::maybe_sample(t_steps[t_depth].scope.begin);
   }
 }

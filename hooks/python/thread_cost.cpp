@@ -35,15 +35,6 @@ uint64_t parse(const char*& at) noexcept {
   return number;
 }
 
-// "cpu_ns run_delay_ns timeslices"; 0 where the kernel does not keep it.
-uint64_t run_delay_ns() noexcept {
-  char line[96];
-  if (base::read_file("/proc/thread-self/schedstat", line, sizeof line) <= 0) return 0;
-  const char* at = line;
-  parse(at);
-  return parse(at);
-}
-
 uint32_t thread_count() noexcept {
   char status[2048];
   if (base::read_file("/proc/self/status", status, sizeof status) <= 0) return 0;
@@ -55,12 +46,21 @@ uint32_t thread_count() noexcept {
 
 }  // namespace
 
+// "cpu_ns run_delay_ns timeslices"; 0 where the kernel does not keep it.
+uint64_t thread_run_delay_ns() noexcept {
+  char line[96];
+  if (base::read_file("/proc/thread-self/schedstat", line, sizeof line) <= 0) return 0;
+  const char* at = line;
+  parse(at);
+  return parse(at);
+}
+
 ThreadCost::ThreadCost() noexcept {
   forget_parent();
   reads_slow_counters_ = t_last_was_long;
   wall_ns_ = base::monotonic_ns();
   if (reads_slow_counters_) {
-    run_delay_ns_ = run_delay_ns();
+    run_delay_ns_ = thread_run_delay_ns();
     faults_and_blocks_ = faults_and_blocks();
   }
   input_ = libc::io_totals();
@@ -89,7 +89,7 @@ ThreadCost::Spent ThreadCost::since() const noexcept {
   const trace::IoCounts io = input_since(now.blocks_read - faults_and_blocks_.blocks_read);
   const uint32_t threads = t_fetches++ % kThreadCountEvery == 0 ? thread_count() : 0;
   const uint32_t major_faults = now.major_faults - faults_and_blocks_.major_faults;
-  return {trace::CpuDetail(cpu_ns, run_delay_ns() - run_delay_ns_, major_faults, threads), io};
+  return {trace::CpuDetail(cpu_ns, thread_run_delay_ns() - run_delay_ns_, major_faults, threads), io};
 }
 
 }  // namespace gpuwatch::hooks::python

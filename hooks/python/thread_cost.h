@@ -17,6 +17,9 @@
 
 namespace gpuwatch::hooks::python {
 
+// Of the calling thread since it began; 0 where the kernel does not keep it. Some 3 us.
+uint64_t thread_run_delay_ns() noexcept;
+
 class ThreadCost {
  public:
   struct Spent {
