@@ -55,6 +55,12 @@ void add_rank(const model::Run& run, const RankAttribution& rank, std::vector<st
                                  [](const model::Step& step) { return step.is_warm_up; });
   if (warm_up > 0)
     result.push_back(fmt::format("{}: {} warm-up steps are not part of the figures.", who, warm_up));
+  if (process.loaders.empty() && process.facts.contains("torch") && !rank.steps.empty())
+    result.push_back(
+        fmt::format("{}: no data loader was seen. Reads, pages that had to be read and answers of other "
+                    "processes count as "
+                    "input; CPU time that makes data is not told from the script's other work.",
+                    who));
   for (const model::LoaderPass& pass : process.passes) {
     bool worker_lost = std::any_of(pass.workers.begin(), pass.workers.end(), [](const model::Worker& worker) {
       return worker.process == model::kNone;

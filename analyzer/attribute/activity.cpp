@@ -28,17 +28,7 @@ bool is_transparent_when_launching(OpClass op_class) {
 }
 
 bool is_transparent_when_loading(OpClass op_class) {
-  switch (op_class) {
-    case OpClass::Fetch:
-    case OpClass::Collate:
-    case OpClass::Read:
-    case OpClass::Open:
-    case OpClass::Stat:
-    case OpClass::Receive:
-      return false;
-    default:
-      return true;
-  }
+  return op_class != OpClass::Fetch && op_class != OpClass::Collate && !is_off_cpu(op_class);
 }
 
 // Which of an enclosing call and a call within it tells more.
@@ -50,6 +40,26 @@ uint32_t deciding(std::span<const HostCall> calls, uint32_t enclosing, uint32_t 
 }
 
 }  // namespace
+
+bool is_off_cpu(OpClass op_class) {
+  switch (op_class) {
+    case OpClass::Wait:
+    case OpClass::Poll:
+    case OpClass::Sleep:
+    case OpClass::ChildWait:
+    case OpClass::Read:
+    case OpClass::Open:
+    case OpClass::Stat:
+    case OpClass::Receive:
+    case OpClass::Write:
+    case OpClass::Flush:
+    case OpClass::Send:
+    case OpClass::Sync:
+      return true;
+    default:
+      return false;
+  }
+}
 
 Activity::Activity(std::span<const HostCall> calls, View view) {
   struct Frame {

@@ -12,17 +12,29 @@ namespace gpuwatch::attribute {
 
 enum class View {
   // The outermost call that has a meaning of its own: a poll inside next() is next(), an ioctl inside a copy
-  // is
-  // the copy. Garbage collection shows through everything. Steps and ranges are transparent.
+  // is the copy. Garbage collection shows through everything. Steps and ranges are transparent.
   kLaunching,
-  // Inside of a batch: Fetch, Collate, and blocking I/O within them, innermost first; all else is
-  // transparent.
+  // Inside of a batch: Fetch, Collate, and calls within them that keep the thread off its CPU, innermost
+  // first; all else is transparent.
   kLoading,
 };
 
 // Far enough from every time stamp, and near enough to subtract one from the other.
 inline constexpr model::Ns kBeginOfTime = INT64_MIN / 4;
 inline constexpr model::Ns kEndOfTime = INT64_MAX / 4;
+
+inline constexpr uint16_t kNoOperation = 0xffff;
+
+// CPython asks for its lock again every 5 ms (sys.setswitchinterval); who waits longer in one call waits for
+// something else.
+inline constexpr model::Ns kLongestLockWaitNs = 20'000'000;
+inline bool is_lock_wait(const model::HostCall& call, uint16_t lock_wait) {
+  return call.operation == lock_wait && lock_wait != kNoOperation &&
+         call.end - call.begin <= kLongestLockWaitNs;
+}
+
+// Off its CPU while inside, as far as the thread itself is concerned.
+bool is_off_cpu(trace::OpClass op_class);
 
 struct Stretch {
   model::Ns begin;

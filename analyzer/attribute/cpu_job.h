@@ -7,6 +7,7 @@
 #include "analyzer/attribute/data_wait.h"
 #include "analyzer/attribute/host_cause.h"
 #include "analyzer/attribute/process_view.h"
+#include "analyzer/attribute/step_cost.h"
 #include "analyzer/attribute/thread_wait.h"
 #include "analyzer/attribute/tiling.h"
 
@@ -24,16 +25,11 @@ class CpuJob {
   void fill_computing(Tiling& tiling, model::Ns end);
   void fill_wait(Tiling& tiling, model::Ns end, uint32_t call);
 
-  struct Delayed {  // an optimizer step, with how long its thread was runnable and not running
-    model::Interval time;
-    model::Ns run_delay_ns;
-  };
-
   const ProcessView& view_;
   uint32_t thread_;
   DataWait data_wait_;
   ThreadWait thread_wait_;
-  std::vector<Delayed> delayed_;
+  StepCosts step_costs_;
 };
 
 }  // namespace gpuwatch::attribute

@@ -132,11 +132,14 @@ void DataWait::fill_fetch(Tiling& tiling, Ns end, const Delivery& delivery, Caus
   if (tiling.cursor() >= end) return;
   const LoaderPass& pass = view_.process().passes[delivery.pass];
   const Batch& batch = pass.batches[delivery.batch];
-  const Loading& thread = loading_thread(pass, batch, delivery.thread);
-  const FetchSplit split(batch, thread.activity.get(), thread.calls);
+  if (split_of_ != &batch) {
+    const Loading& thread = loading_thread(pass, batch, delivery.thread);
+    split_.emplace(batch, FetchingThread{thread.calls, thread.activity.get(), view_.lock_wait()});
+    split_of_ = &batch;
+  }
   const bool in_order = view_.process().loaders[pass.loader].in_order != 0;
   const Ns alone = in_order ? alone_since(pass, delivery.batch) : end;
-  split.fill(tiling, std::min(alone, end), cause);
+  split_->fill(tiling, std::min(alone, end), cause);
   cause.category = Category::InputHeadOfLine;
   tiling.fill(end, cause);
 }

@@ -43,6 +43,9 @@ class DataWait {
   std::vector<Delivery> deliveries_;                          // by thread, then by begin
   std::map<uint32_t, std::vector<model::Interval>> pin_;      // by loader id, sorted
   std::map<std::pair<uint32_t, uint32_t>, Loading> loading_;  // by process and thread
+  // Of the batch that was last asked about: a wait may be explained in many pieces.
+  const model::Batch* split_of_ = nullptr;
+  std::optional<FetchSplit> split_;
 };
 
 }  // namespace gpuwatch::attribute

@@ -15,16 +15,57 @@ Ns share_until(Ns amount, Ns when, Ns whole) {
   return whole > 0 ? static_cast<Ns>(static_cast<__int128>(amount) * when / whole) : 0;
 }
 
-FetchSplit::FetchSplit(const Batch& batch, const Activity* fetching, const std::vector<HostCall>* calls)
-    : batch_(batch), fetching_(fetching), calls_(calls) {
+FetchSplit::FetchSplit(const Batch& batch, const FetchingThread& thread) : batch_(batch), thread_(thread) {
+  if (thread.activity) {
+    read_sums();
+  } else {
+    blocked_ns_ = batch.fetch_blocked_ns;
+    collate_ns_ = batch.collate_ns;
+  }
   const Ns length = batch.fetch.length();
-  const Ns known = std::clamp<Ns>(batch.fetch_blocked_ns + batch.collate_ns, 0, length);
-  transform_ns_ = length - known;
-  delayed_ns_ = std::clamp<Ns>(batch.fetch_run_delay_ns, 0, transform_ns_);
+  blocked_ns_ = std::clamp<Ns>(blocked_ns_, 0, length);
+  collate_ns_ = std::clamp<Ns>(collate_ns_, 0, length - blocked_ns_);
+  transform_ns_ = std::max<Ns>(0, length - blocked_ns_ - collate_ns_ - waiting_ns_);
+  short_io_ns_ = std::clamp<Ns>(batch.fetch_io_ns - batch.fetch_blocked_ns, 0, transform_ns_);
+  const Ns working = transform_ns_ + collate_ns_;
+  const OwnTime own = own_time(working, batch.fetch_cpu_ns, batch.fetch_run_delay_ns);
+  if (batch.major_faults > 0 && thread.calls) {
+    const Ns room = std::max<Ns>(0, transform_ns_ - short_io_ns_ - own.delayed_ns);
+    short_io_ns_ += std::clamp<Ns>(own.unexplained_ns, 0, room);
+  }
+  // Short reads use a CPU, too, and the delay in them is part of them.
+  const Ns kept = working - short_io_ns_;
+  delayed_ns_ = std::min(share_until(own.delayed_ns, kept, working), kept);
+}
+
+// Of the thread's stretches, so that the parts fit what fill_in_place() finds.
+void FetchSplit::read_sums() {
+  const std::vector<HostCall>& calls = *thread_.calls;
+  const model::Interval fetch = batch_.fetch;
+  auto call = std::lower_bound(calls.begin(), calls.end(), fetch.begin,
+                               [](const HostCall& a, Ns time) { return a.begin < time; });
+  for (; call != calls.end() && call->begin < fetch.end; ++call) {
+    const bool is_nested = !collates_.empty() && call->begin < collates_.back().end;
+    if (call->op_class == OpClass::Collate && !is_nested) collates_.push_back({call->begin, call->end});
+  }
+  const Activity& activity = *thread_.activity;
+  for (size_t i = activity.index_at(fetch.begin); i < activity.size(); ++i) {
+    const Stretch stretch = activity[i];
+    if (stretch.begin >= fetch.end) break;
+    const Ns length = std::min(stretch.end, fetch.end) - std::max(stretch.begin, fetch.begin);
+    const Category category = category_at(stretch);
+    if (category == Category::InputIo) {
+      blocked_ns_ += length;
+    } else if (is_waiting(stretch)) {
+      waiting_ns_ += length;
+    } else if (category == Category::InputCollate) {
+      collate_ns_ += length;
+    }
+  }
 }
 
 void FetchSplit::fill(Tiling& tiling, Ns end, Cause cause) const {
-  if (fetching_) {
+  if (thread_.activity) {
     fill_in_place(tiling, end, cause);
   } else {
     fill_evenly(tiling, end, cause);
@@ -32,33 +73,51 @@ void FetchSplit::fill(Tiling& tiling, Ns end, Cause cause) const {
 }
 
 void FetchSplit::fill_in_place(Tiling& tiling, Ns end, Cause cause) const {
-  for (size_t i = fetching_->index_at(tiling.cursor()); tiling.cursor() < end; ++i) {
-    const Stretch stretch = (*fetching_)[i];
+  for (size_t i = thread_.activity->index_at(tiling.cursor()); tiling.cursor() < end; ++i) {
+    const Stretch stretch = (*thread_.activity)[i];
     cause.category = category_at(stretch);
     const Ns until = std::min(stretch.end, end);
-    if (cause.category == Category::InputTransform) {
-      fill_transform(tiling, until, cause);
-    } else {
+    if (cause.category == Category::InputIo || is_waiting(stretch)) {
       tiling.fill(until, cause);
+    } else {
+      fill_work(tiling, until, cause);
     }
   }
 }
 
-Category FetchSplit::category_at(const Stretch& stretch) const {
-  if (stretch.call == kNone) return Category::InputTransform;
-  const OpClass op_class = (*calls_)[stretch.call].op_class;
-  if (is_input_io(op_class)) return Category::InputIo;
-  return op_class == OpClass::Collate ? Category::InputCollate : Category::InputTransform;
+bool FetchSplit::is_waiting(const Stretch& stretch) const {
+  return stretch.call != kNone && is_off_cpu((*thread_.calls)[stretch.call].op_class);
 }
 
-// Run delay within a stretch of the thread's own work, in proportion to its length.
-void FetchSplit::fill_transform(Tiling& tiling, Ns end, Cause cause) const {
+// Asleep, or waiting for threads of its own, the code that called is still at its work.
+Category FetchSplit::category_at(const Stretch& stretch) const {
+  if (stretch.call == kNone) return Category::InputTransform;
+  const HostCall& call = (*thread_.calls)[stretch.call];
+  if (is_input_io(call.op_class)) return Category::InputIo;
+  if (is_lock_wait(call, thread_.lock_wait)) return Category::InputGil;
+  const auto after = std::partition_point(collates_.begin(), collates_.end(),
+                                          [&](const model::Interval& c) { return c.begin <= call.begin; });
+  const bool is_collating = after != collates_.begin() && call.begin < (after - 1)->end;
+  return is_collating ? Category::InputCollate : Category::InputTransform;
+}
+
+// Sums within a stretch of the thread's own work, in proportion to its length.
+void FetchSplit::fill_work(Tiling& tiling, Ns end, Cause cause) const {
+  const Category work = cause.category;
   const Ns from = tiling.cursor() - batch_.fetch.begin, to = end - batch_.fetch.begin;
-  const Ns delayed =
-      share_until(delayed_ns_, to, transform_ns_) - share_until(delayed_ns_, from, transform_ns_);
-  cause.category = Category::InputCpuStarved;
-  tiling.fill_at_most(end, delayed, cause);
-  cause.category = Category::InputTransform;
+  const auto fill_share = [&](Ns amount, Ns whole, Category category) {
+    cause.category = category;
+    tiling.fill_at_most(end, share_until(amount, to, whole) - share_until(amount, from, whole), cause);
+  };
+  // Delay by the time that is left of each kind of work without short reads.
+  const Ns own_transform = transform_ns_ - short_io_ns_, own = own_transform + collate_ns_;
+  if (work == Category::InputTransform) {
+    fill_share(short_io_ns_, transform_ns_, Category::InputIo);
+    fill_share(share_until(delayed_ns_, own_transform, own), transform_ns_, Category::InputCpuStarved);
+  } else {
+    fill_share(delayed_ns_, own, Category::InputCpuStarved);
+  }
+  cause.category = work;
   tiling.fill(end, cause);
 }
 
@@ -69,10 +128,10 @@ void FetchSplit::fill_evenly(Tiling& tiling, Ns end, Cause cause) const {
     cause.category = category;
     tiling.fill_at_most(end, share_until(amount, to, length) - share_until(amount, from, length), cause);
   };
-  const Ns blocked = std::clamp<Ns>(batch_.fetch_blocked_ns, 0, length);
-  fill_share(blocked, Category::InputIo);
+  const Ns own = transform_ns_ - short_io_ns_ + collate_ns_;
+  fill_share(blocked_ns_ + short_io_ns_, Category::InputIo);
   fill_share(delayed_ns_, Category::InputCpuStarved);
-  fill_share(std::clamp<Ns>(batch_.collate_ns, 0, length - blocked), Category::InputCollate);
+  fill_share(share_until(own - delayed_ns_, collate_ns_, own), Category::InputCollate);
   cause.category = Category::InputTransform;
   tiling.fill(end, cause);
 }

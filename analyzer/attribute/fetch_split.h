@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the making of one batch consisted of: reading, collating, waiting for a CPU, transforming. Reads and
-// collation are taken where they happened when the thread that fetched left a trace; run delay, known only as
-// a sum, is spread evenly over the rest. Integer ns, no remainder lost.
+// What the making of one batch consisted of: reading, collating, waiting for a CPU or for Python's lock,
+// transforming. Calls are taken where they happened when the thread that fetched left a trace. What is known
+// only as a sum (run delay, reads too short to be recorded, page faults that read) is spread evenly over the
+// rest. Integer ns, no remainder lost.
 #pragma once
 
 #include <optional>
@@ -15,25 +16,37 @@ namespace gpuwatch::attribute {
 // Sums over adjacent pieces telescope, so nothing is lost to rounding.
 model::Ns share_until(model::Ns amount, model::Ns when, model::Ns whole);
 
+// A thread's calls and what it was in from moment to moment; null where it left no trace.
+struct FetchingThread {
+  const std::vector<model::HostCall>* calls = nullptr;
+  const Activity* activity = nullptr;  // View::kLoading
+  uint16_t lock_wait = kNoOperation;
+};
+
 class FetchSplit {
  public:
-  // `fetching` is the thread that made the batch, nullptr if it left no trace.
-  FetchSplit(const model::Batch& batch, const Activity* fetching, const std::vector<model::HostCall>* calls);
+  FetchSplit(const model::Batch& batch, const FetchingThread& thread);
 
   // Fills to `end`; cursor and end lie within the fetch. `cause` gives what the slices point to.
   void fill(Tiling& tiling, model::Ns end, Cause cause) const;
 
  private:
+  void read_sums();
   void fill_in_place(Tiling& tiling, model::Ns end, Cause cause) const;
   void fill_evenly(Tiling& tiling, model::Ns end, Cause cause) const;
-  void fill_transform(Tiling& tiling, model::Ns end, Cause cause) const;
+  void fill_work(Tiling& tiling, model::Ns end, Cause cause) const;
+  bool is_waiting(const Stretch& stretch) const;
   Category category_at(const Stretch& stretch) const;
 
   const model::Batch& batch_;
-  const Activity* fetching_;
-  const std::vector<model::HostCall>* calls_;
-  model::Ns delayed_ns_ = 0;    // of the transforming part: runnable, not running
-  model::Ns transform_ns_ = 0;  // the part that is neither reading nor collating
+  FetchingThread thread_;
+  std::vector<model::Interval> collates_;  // calls of the fetch, in order of time
+  model::Ns blocked_ns_ = 0;               // in recorded reads
+  model::Ns waiting_ns_ = 0;    // in other recorded calls off its CPU: asleep, or for Python's lock
+  model::Ns collate_ns_ = 0;    // neither
+  model::Ns transform_ns_ = 0;  // the rest; the sums below are parts of it and of collation
+  model::Ns short_io_ns_ = 0;   // of transforming: reads too short to be recorded, and page faults that read
+  model::Ns delayed_ns_ = 0;    // runnable, not running; of transforming and collating, without short reads
 };
 
 }  // namespace gpuwatch::attribute

@@ -30,6 +30,19 @@ Category category_of_open(const ProcessView& view, uint32_t thread, uint32_t cal
   return Category::InputIo;
 }
 
+// f_type of statfs for descriptors that are no files.
+constexpr uint32_t kPipe = 0x50495045;
+constexpr uint32_t kSocket = 0x534f434b;
+
+// Whoever reads from a pipe waits for another process, an environment for example, and not for storage.
+Category category_of_read(const ProcessView& view, uint32_t thread, uint32_t call) {
+  const model::Thread& reader = view.thread(thread);
+  const uint32_t detail = reader.calls[call].detail;
+  if (detail >= reader.io_details.size()) return Category::InputIo;
+  const uint32_t filesystem = reader.io_details[detail].filesystem();
+  return filesystem == kPipe || filesystem == kSocket ? Category::InputUnknown : Category::InputIo;
+}
+
 }  // namespace
 
 Category category_of_call(const ProcessView& view, uint32_t thread, uint32_t call) {
@@ -68,6 +81,7 @@ Category category_of_call(const ProcessView& view, uint32_t thread, uint32_t cal
     case OpClass::Open:
       return category_of_open(view, thread, call);
     case OpClass::Read:
+      return category_of_read(view, thread, call);
     case OpClass::Stat:
       return Category::InputIo;
     case OpClass::Fetch:  // a dataset used without a loader

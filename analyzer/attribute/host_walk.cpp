@@ -67,10 +67,7 @@ void HostWalk::fill_stretch(Tiling& tiling, Ns end, uint32_t thread, size_t stre
                             int depth) {
   const Stretch stretch = view_.activity(thread)[stretch_index];
   Cause cause{Category::Unknown, thread, stretch.call};
-  if (stretch.call == kNone) {
-    cause.category = own_code(thread).category(stretch_index);
-    return fill_feeding(tiling, end, cause, refill);
-  }
+  if (stretch.call == kNone) return fill_own_code(tiling, end, thread, stretch_index, refill);
   if (refill.drain && refill.drain->thread == thread && refill.drain->call == stretch.call) {
     cause.category = refill.drain->category;
     return tiling.fill(end, cause);
@@ -80,6 +77,18 @@ void HostWalk::fill_stretch(Tiling& tiling, Ns end, uint32_t thread, size_t stre
   if (is_wait(op_class)) return fill_wait(tiling, end, thread, stretch.call, refill, depth);
   cause.category = category_of_call(view_, thread, stretch.call);
   fill_feeding(tiling, end, cause, refill);
+}
+
+// What held up the script's own work is told from it; code between launches is too short for that.
+void HostWalk::fill_own_code(Tiling& tiling, Ns end, uint32_t thread, size_t stretch_index, Refill& refill) {
+  const Cause cause{own_code(thread).category(stretch_index), thread};
+  if (cause.category != Category::HostCompute || thread != view_.training_thread())
+    return fill_feeding(tiling, end, cause, refill);
+  while (tiling.cursor() < end) {
+    const Ns until = step_costs_.until(tiling.cursor(), end);
+    step_costs_.fill(tiling, until, cause);
+    tiling.fill(until, cause);
+  }
 }
 
 const OwnCode& HostWalk::own_code(uint32_t thread) {

@@ -9,6 +9,7 @@
 #include "analyzer/attribute/host_cause.h"
 #include "analyzer/attribute/own_code.h"
 #include "analyzer/attribute/process_view.h"
+#include "analyzer/attribute/step_cost.h"
 #include "analyzer/attribute/thread_wait.h"
 #include "analyzer/attribute/tiling.h"
 
@@ -27,7 +28,11 @@ struct Gap {
 class HostWalk {
  public:
   HostWalk(const ProcessView& view, size_t steps)
-      : view_(view), data_wait_(view), thread_wait_(view, steps) {}
+      : view_(view),
+        steps_(steps),
+        data_wait_(view),
+        thread_wait_(view, steps),
+        step_costs_(view, view.training_thread()) {}
 
   // Fills from the gap's begin, where the cursor is, to its end.
   void explain(const Gap& gap, Tiling& tiling);
@@ -52,6 +57,7 @@ class HostWalk {
   void fill_producing(Tiling& tiling, model::Ns end, uint32_t waker, Cause cause);
   static void fill_feeding(Tiling& tiling, model::Ns end, const Cause& cause, Refill& refill);
 
+  void fill_own_code(Tiling& tiling, model::Ns end, uint32_t thread, size_t stretch_index, Refill& refill);
   const OwnCode& own_code(uint32_t thread);
 
   const ProcessView& view_;
@@ -59,6 +65,7 @@ class HostWalk {
   std::map<uint32_t, OwnCode> own_code_;  // by thread
   DataWait data_wait_;
   ThreadWait thread_wait_;
+  StepCosts step_costs_;
 };
 
 }  // namespace gpuwatch::attribute

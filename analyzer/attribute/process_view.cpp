@@ -11,6 +11,7 @@ namespace gpuwatch::attribute {
 using model::DeviceOp;
 using model::HostCall;
 using model::kNone;
+using model::Ns;
 using trace::OpClass;
 using trace::RecordKind;
 
@@ -56,10 +57,23 @@ bool is_input_io(OpClass op_class) {
          op_class == OpClass::Receive;
 }
 
+OwnTime own_time(Ns own_ns, Ns cpu_ns, Ns run_delay_ns) {
+  const Ns running = cpu_ns + run_delay_ns;
+  const Ns delayed =
+      running > 0 ? static_cast<Ns>(static_cast<__int128>(own_ns) * run_delay_ns / running) : 0;
+  return {std::min(delayed, run_delay_ns), std::max<Ns>(0, own_ns - running)};
+}
+
 ProcessView::ProcessView(const model::Run& run, uint32_t process)
     : run_(run), process_(run.processes[process]), activities_(process_.threads.size()) {
   index_threads();
   index_copies();
+  if (!process_.facts.contains("python")) return;
+  const auto& operations = run_.operations;
+  const auto found = std::find_if(
+      operations.begin(), operations.end(),
+      [](const model::Operation& operation) { return operation.name == "pthread_cond_timedwait"; });
+  if (found != operations.end()) lock_wait_ = static_cast<uint16_t>(found - operations.begin());
 }
 
 void ProcessView::index_threads() {

@@ -17,6 +17,17 @@ bool is_wait(trace::OpClass op_class);
 // Blocked in, or inside of, a call that brings data in.
 bool is_input_io(trace::OpClass op_class);
 
+// What a thread's counters say about `own_ns` of its time outside of calls that keep it off its CPU.
+struct OwnTime {
+  // Runnable, not running. The counter does not tell where: woken from a read that blocked, or preempted in
+  // one, a thread waits for a CPU within that call. So by the share of CPU time: all of it where the time
+  // outside of calls is just what its clock and the counter account for.
+  model::Ns delayed_ns = 0;
+  // Neither on a CPU nor waiting for one: while pages were read in (major faults), it waited for them.
+  model::Ns unexplained_ns = 0;
+};
+OwnTime own_time(model::Ns own_ns, model::Ns cpu_ns, model::Ns run_delay_ns);
+
 // How many of a thread's calls a question about a call's neighbours looks at: a step's worth. Keeps a trace
 // that was made up, or a thread that never launches again, from costing quadratic time.
 inline constexpr uint32_t kNeighbourReach = 512;
@@ -50,6 +61,10 @@ class ProcessView {
 
   const Activity& activity(uint32_t thread) const;
 
+  // The operation by which threads of this run wait for the interpreter's lock, kNoOperation without one:
+  // CPython waits for its lock, and only for it, on a condition variable with a time limit.
+  uint16_t lock_wait() const { return lock_wait_; }
+
  private:
   const model::Run& run_;
   const model::Process& process_;
@@ -61,6 +76,7 @@ class ProcessView {
   void index_copies();
 
   std::vector<bool> feeds_;
+  uint16_t lock_wait_ = kNoOperation;
   std::vector<DeviceCopy> copies_;
   std::vector<uint32_t> feeding_threads_, other_threads_;
   mutable std::vector<std::unique_ptr<Activity>> activities_;

@@ -84,12 +84,7 @@ bool ThreadWait::recurs(uint32_t thread, uint16_t operation) {
 WaitKind ThreadWait::kind(uint32_t thread, uint32_t call, uint32_t producer) {
   if (leads_to_input_copy(thread, call)) return WaitKind::kData;
   const uint16_t operation = view_.call(thread, call).operation;
-  if (view_.process().facts.contains("python")) {
-    // CPython waits for its lock, and only for it, on a condition variable with a time limit.
-    const std::string& name = view_.run().operations[operation].name;
-    if (name == "pthread_cond_timedwait" || name == "pthread_cond_clockwait")
-      return WaitKind::kInterpreterLock;
-  }
+  if (is_lock_wait(view_.call(thread, call), view_.lock_wait())) return WaitKind::kInterpreterLock;
   // With a loader that is seen, data comes through it.
   if (!view_.process().loaders.empty()) return WaitKind::kUnknown;
   return producer != kNone || recurs(thread, operation) ? WaitKind::kData : WaitKind::kUnknown;

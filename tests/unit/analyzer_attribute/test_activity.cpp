@@ -61,7 +61,7 @@ TEST(Activity, LoadingLooksInsideTheBatch) {
   const Activity activity(calls, View::kLoading);
   EXPECT_EQ(activity.at(5).call, kNone);
   EXPECT_EQ(activity.at(25).call, 2u);
-  EXPECT_EQ(activity.at(45).call, 1u);
+  EXPECT_EQ(activity.at(45).call, 3u);
   EXPECT_EQ(activity.at(70).call, 4u);
   EXPECT_EQ(activity.at(85).call, 1u);
 }

@@ -32,12 +32,62 @@ TEST_F(CpuJobTest, TheTrainingThreadIsTheDevice) {
   EXPECT_EQ(row.wall_ns, us(1000));
 }
 
-TEST_F(CpuJobTest, RunDelayOfTheOptimizerStep) {
-  cpu(main_, OpClass::OptimizerStep, us(500), us(900), us(100));
-  const RankAttribution row = attribute(0, {us(600), us(1000)});
-  EXPECT_EQ(row.time(Category::Sched), us(100));
-  EXPECT_EQ(row.steps[0].times[static_cast<size_t>(Category::Sched)], us(100));
-  EXPECT_EQ(row.time(Category::Compute), us(900));
+TEST_F(CpuJobTest, RunDelayCoversTheTimeSinceTheLastStep) {
+  call(main_, OpClass::OptimizerStep, us(0), us(100));
+  cpu(main_, OpClass::OptimizerStep, us(500), us(600), us(50));
+  const RankAttribution row = attribute(us(100), {us(600), us(1000)});
+  EXPECT_EQ(row.time(Category::Sched), us(50));
+  EXPECT_EQ(row.steps[0].times[static_cast<size_t>(Category::Sched)], us(50));
+  EXPECT_EQ(row.time(Category::Compute), us(850));
+}
+
+TEST_F(CpuJobTest, RunDelayLiesInOwnCodeOnly) {
+  call(main_, OpClass::OptimizerStep, us(0), us(100));
+  call(main_, OpClass::Sleep, us(100), us(550));
+  cpu(main_, OpClass::OptimizerStep, us(550), us(600), us(80));  // more than there is own code
+  const RankAttribution row = attribute(us(100), {us(600)});
+  EXPECT_EQ(row.time(Category::Sched), us(50));
+  EXPECT_EQ(row.time(Category::HostCompute), us(450));
+}
+
+TEST_F(CpuJobTest, PagesThatHadToBeRead) {
+  call(main_, OpClass::OptimizerStep, us(0), us(100));
+  call(main_, OpClass::Sleep, us(200), us(300));
+  cpu(main_, OpClass::OptimizerStep, us(500), us(600), us(50));
+  const auto faulted = [&](uint32_t faults) {
+    process().threads[main_].cpu_details.back() = trace::CpuDetail(us(150), us(50), faults, 0);
+    return attribute(us(100), {us(600)}).time(Category::PageFault);
+  };
+  EXPECT_EQ(faulted(3), us(200));  // of 500: 150 on the CPU, 50 waiting for one, 100 asleep
+  EXPECT_EQ(faulted(0), 0);        // waits of another kind
+}
+
+TEST_F(CpuJobTest, ReadsTooShortToBeRecorded) {
+  call(main_, OpClass::OptimizerStep, us(0), us(100));
+  call(main_, OpClass::Read, us(200), us(300));
+  cpu(main_, OpClass::OptimizerStep, us(500), us(600), 0);
+  model::Thread& thread = process().threads[main_];
+  thread.io_counts = {trace::IoCounts(1 << 20, 0, 160, 0, 100)};
+  thread.io_counts_of_cpu_detail = {0};
+  EXPECT_EQ(attribute(us(100), {us(600)}).time(Category::InputIo), us(160));
+}
+
+TEST_F(CpuJobTest, WaitingForTheInterpretersLock) {
+  process().facts["python"] = "3.12.1";
+  call(main_, OpClass::Wait, us(100), us(300), "pthread_cond_timedwait");
+  call(main_, OpClass::Wait, us(400), us(40'000),
+       "pthread_cond_timedwait");  // no interpreter waits that long
+  EXPECT_EQ(attribute(0, {us(50'000)}).time(Category::Gil), us(200));
+}
+
+TEST_F(CpuJobTest, WhoReadsFromAPipeWaitsForAnotherProcess) {
+  call(main_, OpClass::Read, us(100), us(300));
+  model::Thread& thread = process().threads[main_];
+  thread.io_details = {trace::IoDetail(4, 0, 0, 0x50495045)};
+  thread.calls.back().detail = 0;
+  const RankAttribution row = attribute(0, {us(1000)});
+  EXPECT_EQ(row.time(Category::InputUnknown), us(200));
+  EXPECT_EQ(row.time(Category::InputIo), 0);
 }
 
 TEST_F(CpuJobTest, WaitingForOwnComputeThreadsIsComputing) {

@@ -53,15 +53,15 @@ TEST_F(DataWaitTest, StagesOfABatch) {
   pass().workers[0].start = us(50);
   batches()[1] = batch(0, us(100), {us(150), us(800)}, us(900), {0, us(1000)});
   batches()[1].fetch_blocked_ns = us(100);
-  batches()[1].fetch_run_delay_ns = us(50);
+  batches()[1].fetch_run_delay_ns = us(55);  // over 550 us of transforming and collating
   batches()[1].collate_ns = us(200);
   const RankAttribution row = result();
   EXPECT_EQ(row.time(Category::InputStartup), us(50));
   EXPECT_EQ(row.time(Category::InputNoPrefetch), us(100));
   EXPECT_EQ(row.time(Category::InputIo), us(100));
-  EXPECT_EQ(row.time(Category::InputCpuStarved), us(50));
-  EXPECT_EQ(row.time(Category::InputCollate), us(200));
-  EXPECT_EQ(row.time(Category::InputTransform), us(300));
+  EXPECT_EQ(row.time(Category::InputCpuStarved), us(55));
+  EXPECT_EQ(row.time(Category::InputCollate), us(180));
+  EXPECT_EQ(row.time(Category::InputTransform), us(315));
   EXPECT_EQ(row.time(Category::InputTransfer), us(100));
   EXPECT_EQ(row.time(Category::InputWakeup), us(100));
   EXPECT_EQ(row.time(Category::Compute), us(100));
@@ -138,12 +138,56 @@ TEST_F(DataWaitTest, ReadsAreTakenWhereTheyHappened) {
   process().threads[main_].calls[0].end = us(500);
   batches()[1].fetch_blocked_ns = us(500);
   batches()[1].collate_ns = us(50);
-  batches()[1].fetch_run_delay_ns = us(90);  // over 450 us of its own work, 350 of them within the wait
+  batches()[1].fetch_run_delay_ns = us(50);  // over 500 us of its own work, 400 of them within the wait
   const RankAttribution row = result();
   EXPECT_EQ(row.time(Category::InputIo), us(100));
-  EXPECT_EQ(row.time(Category::InputCollate), us(50));
-  EXPECT_EQ(row.time(Category::InputCpuStarved), us(70));
-  EXPECT_EQ(row.time(Category::InputTransform), us(280));
+  EXPECT_EQ(row.time(Category::InputCollate), us(45));
+  EXPECT_EQ(row.time(Category::InputCpuStarved), us(40));
+  EXPECT_EQ(row.time(Category::InputTransform), us(315));
+}
+
+TEST_F(DataWaitTest, ReadsTooShortToBeRecordedArePartOfTheWork) {
+  process().loaders[0].num_workers = 0;
+  pass().workers.clear();
+  call(main_, OpClass::Fetch, 0, us(1000));
+  call(main_, OpClass::Read, us(100), us(300));
+  batches()[0].worker = model::kNone;
+  batches()[1] = batch(model::kNone, 0, {0, us(1000)}, 0, {0, us(1000)});
+  batches()[1].fetch_blocked_ns = us(200);
+  batches()[1].fetch_io_ns = us(600);
+  batches()[1].fetch_run_delay_ns = us(80);  // half of it in short reads
+  const RankAttribution row = result();
+  EXPECT_EQ(row.time(Category::InputIo), us(600));
+  EXPECT_EQ(row.time(Category::InputCpuStarved), us(40));
+  EXPECT_EQ(row.time(Category::InputTransform), us(360));
+}
+
+TEST_F(DataWaitTest, PagesThatHadToBeReadAreReading) {
+  process().loaders[0].num_workers = 0;
+  pass().workers.clear();
+  call(main_, OpClass::Fetch, 0, us(1000));
+  call(main_, OpClass::Sleep, us(100), us(300));
+  batches()[0].worker = model::kNone;
+  batches()[1] = batch(model::kNone, 0, {0, us(1000)}, 0, {0, us(1000)});
+  batches()[1].fetch_cpu_ns = us(300);
+  batches()[1].major_faults = 7;
+  EXPECT_EQ(result().time(Category::InputIo), us(500));
+  batches()[1].major_faults = 0;
+  EXPECT_EQ(result().time(Category::InputIo), 0);
+}
+
+TEST_F(DataWaitTest, AWorkerWaitsForItsOwnLock) {
+  process().facts["python"] = "3.11.2";
+  process().loaders[0].num_workers = 0;
+  pass().workers.clear();
+  call(main_, OpClass::Fetch, 0, us(1000));
+  call(main_, OpClass::Collate, us(500), us(1000));
+  call(main_, OpClass::Wait, us(600), us(700), "pthread_cond_timedwait");
+  call(main_, OpClass::Wait, us(750), us(800), "pthread_cond_wait");  // its own compute threads
+  batches()[0].worker = model::kNone;
+  batches()[1] = batch(model::kNone, 0, {0, us(1000)}, 0, {0, us(1000)});
+  EXPECT_EQ(result().time(Category::InputGil), us(100));
+  EXPECT_EQ(result().time(Category::InputCollate), us(400));
 }
 
 TEST_F(DataWaitTest, WithoutWorkersTheBatchIsMadeInsideNext) {
@@ -157,12 +201,12 @@ TEST_F(DataWaitTest, WithoutWorkersTheBatchIsMadeInsideNext) {
   batches()[1] = batch(model::kNone, 0, {us(10), us(900)}, 0, {0, us(1000)});
   batches()[1].fetch_blocked_ns = us(300);
   batches()[1].collate_ns = us(100);
-  batches()[1].fetch_run_delay_ns = us(49);
+  batches()[1].fetch_run_delay_ns = us(59);
   const RankAttribution row = result();
   EXPECT_EQ(row.time(Category::InputIo), us(300));
-  EXPECT_EQ(row.time(Category::InputCollate), us(100));
-  EXPECT_EQ(row.time(Category::InputCpuStarved), us(49));
-  EXPECT_EQ(row.time(Category::InputTransform), us(10) + us(890 - 449));
+  EXPECT_EQ(row.time(Category::InputCollate), us(90));
+  EXPECT_EQ(row.time(Category::InputCpuStarved), us(59));
+  EXPECT_EQ(row.time(Category::InputTransform), us(10) + us(490 - 49));
   EXPECT_EQ(row.time(Category::InputPin), us(100));
 }
 

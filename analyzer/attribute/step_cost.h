@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the training thread's own code was held up by, as far as its counters tell from step to step: a CPU
+// that it had to wait for, short reads, pages that had to be read. Known as sums; spread evenly over the own
+// code between two optimizer steps. Integer ns.
+#pragma once
+
+#include <vector>
+
+#include "analyzer/attribute/process_view.h"
+#include "analyzer/attribute/tiling.h"
+
+namespace gpuwatch::attribute {
+
+class StepCosts {
+ public:
+  // Linear in the thread's calls.
+  StepCosts(const ProcessView& view, uint32_t thread);
+
+  // Until when, at most `end`, the thread's costs are of one kind from `time` on: ask piece by piece.
+  model::Ns until(model::Ns time, model::Ns end) const;
+  // Fills what is known of own code from the cursor to `end`, which until() gave; the rest is left.
+  void fill(Tiling& tiling, model::Ns end, Cause cause) const;
+
+ private:
+  struct Cost {
+    model::Interval time;
+    const trace::CpuDetail* cpu = nullptr;
+    const trace::IoCounts* io = nullptr;
+    model::Ns own_ns = 0;  // outside of all calls
+    model::Ns delayed_ns = 0, short_io_ns = 0, fault_ns = 0;
+  };
+  // What recorded reads and batches made on this thread account for, within the time of a cost.
+  struct Accounted {
+    model::Ns io_ns = 0, cpu_ns = 0, delayed_ns = 0;
+    uint32_t major_faults = 0;
+  };
+  void find_intervals(const model::Thread& thread);
+  void measure_own_code(const Activity& activity);
+  static Accounted account(const model::Thread& thread, model::Interval time, size_t& next);
+  static void settle(Cost& cost, const Accounted& accounted);
+  const Cost* at(model::Ns time) const;
+
+  std::vector<Cost> costs_;  // in order of time, disjoint
+};
+
+}  // namespace gpuwatch::attribute
