@@ -17,6 +17,8 @@ namespace {
 // Fewer steps than this say nothing about the steady state, not even where time goes.
 constexpr size_t kLeastSteps = 5;
 
+constexpr double kLargeSpeedup = 1.10;
+
 // The replays of one rank, prepared once.
 struct RankReplays {
   std::optional<predict::LoaderRecording> loader;
@@ -88,6 +90,8 @@ bool apply(const Fix& fix, predict::LoaderSetting& setting) {
     setting.persistent = is_on;
   else if (fix.setting == "in_order")
     setting.in_order = is_on;
+  else if (fix.setting == "storage")
+    setting.io_factor = 1 / kFasterStorage;
   else
     return false;
   return true;
@@ -110,10 +114,12 @@ void assume(RuleInput& input, const Finding& finding) {
   input.input_factor = recorded > 0 ? predict::replay(*loader, setting).wait_ms / recorded : 1;
 }
 
-// A rule compares replays with each other; the prediction starts from the recorded step, and decides.
+// A rule compares replays with each other; the prediction starts from the recorded step, and decides. One
+// that may as well be a loss is named only where a large gain is expected.
 bool is_worth_naming(const Finding& finding) {
-  return finding.severity == Severity::kInfo || !finding.prediction ||
-         finding.prediction->speedup.expected >= kLeastSpeedup;
+  if (finding.severity == Severity::kInfo || !finding.prediction) return true;
+  const predict::Range& speedup = finding.prediction->speedup;
+  return speedup.expected >= (speedup.low >= 1 ? kLeastSpeedup : kLargeSpeedup);
 }
 
 std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Finding>& except) {
@@ -172,20 +178,6 @@ std::string gain_words(double speedup) {
   return percent < 1 ? "< 1 %" : fmt::format("{:.0f} %", percent);
 }
 
-// Why more workers gain nothing, in the replay's own terms; empty where no single reason stands out.
-std::string why_no_more_workers(const RuleInput& input, predict::LoaderSetting setting) {
-  constexpr double kAllUsed = 0.9;
-  const predict::LoaderReplay replayed = predict::replay(*input.loader, setting);
-  if (replayed.step_ms <= 0 || replayed.wait_ms < 0.05 * replayed.step_ms)
-    return "training hardly waits for data then";
-  const double cores = input.loader->cores;
-  if (input.loader->is_cpu_limited || replayed.fetch_stretch > 1.05)
-    return fmt::format("all {:.2g} cores that can be had are used", cores);
-  if (input.loader->used_cores >= kAllUsed * cores)
-    return fmt::format("{:.2g} of {:.2g} cores are used", input.loader->used_cores, cores);
-  return "";
-}
-
 // What a user would try next and what it would bring: the answer that saves the attempt.
 class NoGain {
  public:
@@ -207,7 +199,7 @@ class NoGain {
     }
     more.workers = setting_.workers * 2;
     add(fmt::format("more than {} worker{}", setting_.workers, setting_.workers == 1 ? "" : "s"), more,
-        why_no_more_workers(input_, setting_));
+        predict::limit_words(*input_.loader, setting_));
     more = setting_;
     more.prefetch_factor *= 2;
     add(fmt::format("prefetch_factor={}", more.prefetch_factor), more);
@@ -221,8 +213,8 @@ class NoGain {
   }
 
  private:
-  static constexpr double kReadsAtAll =
-      0.01;  // of the fetch: a dataset that does not read is not asked about disks
+  // Of the fetch: a dataset that does not read is not asked about disks.
+  static constexpr double kReadsAtAll = 0.01;
 
   const RuleInput& input_;
   const predict::LoaderSetting setting_;
@@ -234,8 +226,7 @@ std::vector<std::string> without_gain(const RuleInput& input, const std::vector<
   if (!input.loader || input.loader_check.trust() == predict::Trust::kCeilingOnly) return {};
   predict::LoaderSetting setting = input.loader->setting;
   for (const Finding& finding : findings)
-    if (finding.fix.setting == "num_workers" && finding.severity != Severity::kInfo)
-      setting.workers = std::stoi(finding.fix.value);
+    if (finding.severity != Severity::kInfo) apply(finding.fix, setting);
   return NoGain(input, setting).list();
 }
 

@@ -130,17 +130,18 @@ class FetchCalls {
   std::map<uint32_t, const model::Mount*> mounts_;
 };
 
-// Of the fetches that workers made, the CPU time that fell into an interval.
-double fetch_cpu_in(const model::Process& process, uint32_t loader, model::Interval when) {
-  double sum = 0;
+// Of the fetches that workers made, what fell into an interval.
+void add_fetches_in(const model::Process& process, uint32_t loader, model::Interval when, InputFacts& facts) {
   for (const model::LoaderPass& pass : process.passes) {
     if (pass.loader != loader || pass.workers.empty()) continue;
     for (const Batch& batch : pass.batches) {
       const Ns inside = std::min(batch.fetch.end, when.end) - std::max(batch.fetch.begin, when.begin);
-      if (inside > 0) sum += double(batch.fetch_cpu_ns) * double(inside) / double(batch.fetch.length());
+      if (inside <= 0) continue;
+      const double share = double(inside) / double(batch.fetch.length());
+      facts.sampled_batches += share;
+      facts.sampled_fetch_cpu_ns += double(batch.fetch_cpu_ns) * share;
     }
   }
-  return sum;
 }
 
 void add_machine(const model::Process& process, uint32_t loader, model::Interval when, InputFacts& facts) {
@@ -158,7 +159,7 @@ void add_machine(const model::Process& process, uint32_t loader, model::Interval
   if (!first || last->time <= first->time) return;
   const double wall = double(last->time - first->time);
   facts.sampled_worker_cpu_ns = std::max(0.0, double(last->children_cpu_ns - first->children_cpu_ns));
-  facts.sampled_fetch_cpu_ns = fetch_cpu_in(process, loader, {first->time, last->time});
+  add_fetches_in(process, loader, {first->time, last->time}, facts);
   facts.disk_busy_share = std::clamp(double(last->disk_busy_ns - first->disk_busy_ns) / wall, 0.0, 1.0);
   if (last->disk_read_bytes > first->disk_read_bytes)
     facts.disk_bytes_s = double(last->disk_read_bytes - first->disk_read_bytes) / wall * 1e9;

@@ -40,10 +40,16 @@ struct InputFacts {
 
   // Of the machine, while it fetched; 0 where the sampler told nothing.
   double disk_busy_share = 0, disk_bytes_s = 0;
-  double sampled_worker_cpu_ns = 0,
-         sampled_fetch_cpu_ns = 0;      // of the same time: all threads, those that fetch
+  // CPU time of the same while: of all threads of the workers, and of those that fetch.
+  double sampled_worker_cpu_ns = 0, sampled_fetch_cpu_ns = 0;
+  double sampled_batches = 0;
   uint64_t memory_available_bytes = 0;  // at least
 
+  // CPU time that the workers spend on a batch beside making it; 0 where that was not sampled.
+  double hand_over_cpu_ns() const {
+    const double beside = sampled_worker_cpu_ns - sampled_fetch_cpu_ns;
+    return sampled_batches > 0 && beside > 0 ? beside / sampled_batches : 0;
+  }
   double io_share() const { return fetch_ns > 0 ? io_ns / fetch_ns : 0; }
   double per_batch(double sum) const { return batches ? sum / double(batches) : 0; }
   // Bytes a second while a fetch reads; 0 if not counted.

@@ -43,22 +43,12 @@ Reading reading_of(const RuleInput& input) {
   return has_small_files(facts, input.configured_loader()) ? Reading::kSmallFiles : Reading::kSlow;
 }
 
-predict::LoaderRecording with_reading(const RuleInput& input, double factor) {
-  predict::LoaderRecording changed = *input.loader;
-  const double left = 1 - (1 - factor) * input.facts->io_share();
-  for (predict::RecordedPass& pass : changed.passes) {
-    for (predict::BatchCost& batch : pass.batches) {
-      batch.service_ns *= left;
-      batch.cpu_ns = std::min(batch.cpu_ns, batch.service_ns);
-    }
-  }
-  return changed;
-}
-
 double ceiling_without_reading(const RuleInput& input) {
-  const predict::LoaderSetting setting = input.loader_setting();
+  predict::LoaderSetting setting = input.loader_setting();
+  setting.io_factor = 1;  // instead of faster storage, not on top of it
   const double now = expected_step_ms(input, *input.loader, setting);
-  const double after = expected_step_ms(input, with_reading(input, 0), setting);
+  setting.io_factor = 0;
+  const double after = expected_step_ms(input, *input.loader, setting);
   const double error = std::abs(input.loader_check.error());
   return std::max(1.0, after > 0 ? now / after * (1 + error) : 1.0);
 }

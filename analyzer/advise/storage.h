@@ -22,6 +22,7 @@ inline constexpr double kCacheBytesS = 1e9;
 inline constexpr double kRemoteShare = 0.50;
 inline constexpr double kSmallFileBytes = 256 * 1024;
 inline constexpr double kLeastFiles = 0.5;
+inline constexpr double kFasterStorage = 10;  // what a prediction about storage assumes
 
 inline constexpr Threshold kReadWait{"share of the step spent waiting for data", kLeastReadWait,
                                      "of the step", "below it a job is not input bound"};
@@ -32,9 +33,6 @@ inline constexpr Threshold kCacheSpeed{"bytes a second while reading", kCacheByt
                                        "nothing"};
 
 Reading reading_of(const RuleInput& input);
-
-// The recording as if reading took `factor` of the time.
-predict::LoaderRecording with_reading(const RuleInput& input, double factor);
 
 // Speed-up if reading took no time at all: what no storage can exceed.
 double ceiling_without_reading(const RuleInput& input);

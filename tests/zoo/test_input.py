@@ -8,74 +8,85 @@ import time
 import pytest
 from zoo_case import Case, check_healthy
 
-SLOW, FILES = "slow_dataset.py", "file_dataset.py"
+SLOW, FILES, CPU = "slow_dataset.py", "file_dataset.py", "cpu_dataset.py"
 MANY_SMALL, FEW_LARGE = (160, 16384), (4, 40 * 16384)  # the same samples, as a file each and as parts of four
 FORTY_TO_SIXTY = ["--service-ms", 40, "--train-ms", 60, "--batches", 30]
-EVERY_EPOCH_ANEW = ["--workers", 2, "--service-ms", 4, "--batches", 8, "--epochs", 8, "--train-ms", 40]
+EVERY_EPOCH_ANEW = ["--workers", 2, "--service-ms", 4, "--batches", 6, "--epochs", 8, "--train-ms", 80]
 UNEVEN = ["--workers", 3, "--service-ms", 45, "--slow-ms", 400, "--slow-every", 9, "--train-ms", 30, "--batches", 72]
-SLOW_COLLATE = ["--workers", 1, "--train-ms", 60, "--batches", 30]
+SLOW_COLLATE = ["--workers", 1, "--train-ms", 120, "--batches", 24]
 FROM_FILES = ["{files}", "--workers", 1, "--train-ms", 60]
 
 # Handing a batch over costs 0.5 ms on a quiet machine and 5 on a busy one. Steps are long against both, and what the
-# batches cost is sleep: a busy machine changes neither what is concluded nor whether a promise is kept.
+# batches cost is sleep. The runs of a case go side by side, under the same load: a busy machine changes neither what is
+# concluded nor whether a promise is kept.
 CASES = [
-    # 40 ms to make a batch beside 60 ms to use it: a worker hides it.
+    # Each worker's library computes on four threads, beside another such worker on the machine's cores.
     Case(
-        "dataloader-workers", SLOW, has=["--workers", 0, *FORTY_TO_SIXTY], neighbour=["--workers", 1, *FORTY_TO_SIXTY],
-        applied=["--workers", 1, *FORTY_TO_SIXTY], fix={"setting": "num_workers", "value": "1"}, location="slow_dataset.py:",
+        "dataloader-oversubscribed", CPU, has=["--threads", 4, "--augment-times", 8], neighbour=["--threads", 1, "--augment-times", 8],
+        fix={"setting": "OMP_NUM_THREADS", "value": "1"}, location="loader = DataLoader(", gain="ceiling",
+        may_on_neighbour=("input-decode", "dataloader-workers"),
+    ),
+    # 40 ms to make a batch beside 60 ms to use it: a worker hides it. The loader of the evaluation is not the one to change.
+    Case(
+        "dataloader-workers", SLOW, together=True, has=["--workers", 0, *FORTY_TO_SIXTY, "--validate"], neighbour=["--workers", 1, *FORTY_TO_SIXTY],
+        fix={"setting": "num_workers", "value": ""}, location="loader = DataLoader(",
     ),
     # Ten quick batches, then one that takes as long as five steps: the mean is quick enough, the buffer too short for it.
     Case(
-        "dataloader-prefetch", SLOW, has=["--workers", 1, "--prefetch", 1, "--service-ms", 10, "--slow-ms", 250, "--slow-every", 12, "--train-ms", 40],
+        "dataloader-prefetch", SLOW, together=True, has=["--workers", 1, "--prefetch", 1, "--service-ms", 10, "--slow-ms", 250, "--slow-every", 12, "--train-ms", 40],
         neighbour=["--workers", 1, "--prefetch", 16, "--service-ms", 10, "--slow-ms", 250, "--slow-every", 12, "--train-ms", 80, "--batches", 40],
-        fix={"setting": "prefetch_factor", "value": ""}, location="slow_dataset.py:",
+        fix={"setting": "prefetch_factor", "value": ""}, location="loader = DataLoader(",
         behind=("dataloader-workers",), why_behind="a second worker doubles the buffer as well",
     ),
-    # Epochs of eight batches: workers start again before they have made much.
+    # Epochs of six batches: workers start again before they have made much.
     Case(
-        "dataloader-persistent-workers", SLOW, has=EVERY_EPOCH_ANEW, neighbour=[*EVERY_EPOCH_ANEW, "--persistent"],
-        applied=[*EVERY_EPOCH_ANEW, "--persistent"], fix={"setting": "persistent_workers", "value": "True"}, location="slow_dataset.py:",
+        "dataloader-persistent-workers", SLOW, together=True, has=EVERY_EPOCH_ANEW, neighbour=[*EVERY_EPOCH_ANEW, "--persistent"],
+        applied=[*EVERY_EPOCH_ANEW, "--persistent"], fix={"setting": "persistent_workers", "value": "True"}, location="loader = DataLoader(",
     ),
     # Every ninth batch takes nine times as long, and two other workers have theirs ready meanwhile.
     Case(
-        "dataloader-head-of-line", SLOW, has=UNEVEN, neighbour=["--workers", 3, "--service-ms", 150, "--train-ms", 30, "--batches", 30],
-        applied=[*UNEVEN, "--out-of-order"], fix={"setting": "in_order", "value": "False"}, location="slow_dataset.py:",
+        "dataloader-head-of-line", SLOW, together=True, has=UNEVEN, neighbour=["--workers", 3, "--service-ms", 150, "--train-ms", 30, "--batches", 30],
+        applied=[*UNEVEN, "--out-of-order"], fix={"setting": "in_order", "value": "False"}, location="loader = DataLoader(",
         may_on_neighbour=("dataloader-workers",),
     ),
-    # Four fifths of a batch are made by collate_fn.
+    # 320 ms to make a batch beside 120 to use it, most of them in collate_fn: more than two workers can hide.
     Case(
-        "collate-cost", SLOW, has=[*SLOW_COLLATE, "--collate-ms", 80], neighbour=[*SLOW_COLLATE, "--service-ms", 100],
-        applied=SLOW_COLLATE, fix={"setting": "collate_fn"}, location="slow_dataset.py:", name="collate",
-        behind=("dataloader-workers",), why_behind="two workers collate beside each other",
-        on_neighbour=("dataloader-workers",),
+        "collate-cost", SLOW, together=True, has=[*SLOW_COLLATE, "--collate-ms", 300], neighbour=[*SLOW_COLLATE, "--service-ms", 320],
+        applied=SLOW_COLLATE, fix={"setting": "collate_fn"}, location="loader = DataLoader(", name="collate",
+        behind=("dataloader-workers",), why_behind="two workers collate beside each other", on_neighbour=("dataloader-workers",),
     ),
     # Lists of numbers are pickled, sent through a pipe and made anew.
     Case(
-        "collate-cost", SLOW, has=["--workers", 1, "--service-ms", 5, "--list-length", 100_000, "--batches", 30],
+        "collate-cost", SLOW, together=True, has=["--workers", 1, "--service-ms", 5, "--list-length", 100_000, "--batches", 30],
         neighbour=["--workers", 1, "--service-ms", 5, "--train-ms", 60, "--batches", 30], gain="ceiling",
-        fix={"setting": "batch"}, location="slow_dataset.py:", name="hand-over",
+        fix={"setting": "batch"}, location="loader = DataLoader(", name="hand-over",
         behind=("dataloader-workers",), why_behind="two workers pickle beside each other",
+    ),
+    # Both workers compute all the time; sleeping as long is no work for a CPU.
+    Case(
+        "input-decode", CPU, has=["--decode-ms", 10], neighbour=["--decode-ms", 1, "--train-ms", 60, "--batches", 30],
+        fix={"setting": "transforms"}, gain="ceiling", behind=("dataloader-oversubscribed", "dataloader-workers"),
     ),
     # Four reads of 50 ms for a batch, from large files: more than two workers can hide.
     Case(
-        "input-storage", FILES, has=FROM_FILES, neighbour=FROM_FILES, applied=FROM_FILES,
+        "input-storage", FILES, together=True, has=FROM_FILES, neighbour=FROM_FILES, applied=FROM_FILES,
         files=FEW_LARGE, storage={"read_us": 50000}, neighbour_storage=None, applied_storage={"read_us": 5000},
-        fix={"setting": "storage", "value": ""}, location="file_dataset.py:",
+        fix={"setting": "storage", "value": ""}, location="def __getitem__",
         behind=("dataloader-workers",), why_behind="reads of two workers overlap",
     ),
-    # The same from a file for each sample: 25 ms to open it, no time to read it.
+    # The same from a file for each sample: 50 ms to open it, no time to read it.
     Case(
-        "input-small-files", FILES, has=FROM_FILES, neighbour=FROM_FILES,
-        files=MANY_SMALL, storage={"open_us": 25000}, neighbour_files=FEW_LARGE, neighbour_storage={"read_us": 50000},
-        fix={"setting": "shards", "value": "16384"}, location="file_dataset.py:", gain="ceiling",
+        "input-small-files", FILES, together=True, has=FROM_FILES, neighbour=FROM_FILES,
+        files=MANY_SMALL, storage={"open_us": 50000}, neighbour_files=FEW_LARGE, neighbour_storage={"read_us": 50000},
+        fix={"setting": "shards", "value": "16384"}, location="def __getitem__", gain="ceiling",
         behind=("dataloader-workers",), why_behind="opens of two workers overlap",
         on_neighbour=("input-storage",), may_on_neighbour=("dataloader-workers",),
     ),
     # Two epochs over 2.5 MiB that the machine could keep.
     Case(
-        "input-cacheable", FILES, has=[*FROM_FILES, "--epochs", 2], neighbour=[*FROM_FILES, "--epochs", 2, "--cache"],
-        files=FEW_LARGE, storage={"read_us": 25000}, neighbour_storage={"read_us": 2500},
-        fix={"setting": "cache", "value": ""}, location="file_dataset.py:", gain="ceiling",
+        "input-cacheable", FILES, together=True, has=[*FROM_FILES, "--epochs", 2], neighbour=[*FROM_FILES, "--epochs", 2, "--cache"],
+        files=FEW_LARGE, storage={"read_us": 50000}, neighbour_storage={"read_us": 5000},
+        fix={"setting": "cache", "value": ""}, location="def __getitem__", gain="ceiling",
         behind=("dataloader-workers", "input-storage"), why_behind="faster storage is worth as much",
     ),
 ]  # fmt: skip
@@ -87,11 +98,11 @@ def test_input(case, zoo):
 
 
 class SlowServer(socketserver.BaseRequestHandler):
-    """Answers each request of four bytes with 64, after 25 ms."""
+    """Answers each request of four bytes with 64, after 50 ms."""
 
     def handle(self):
         while self.request.recv(4):
-            time.sleep(0.025)
+            time.sleep(0.05)
             self.request.sendall(bytes(64))
 
 
@@ -107,9 +118,9 @@ def server():
 def test_remote_storage(zoo, server):
     zoo.check(
         Case(
-            "input-remote-storage", FILES, has=[str(server), *FROM_FILES[1:]], neighbour=FROM_FILES,
+            "input-remote-storage", FILES, together=True, has=[str(server), *FROM_FILES[1:]], neighbour=FROM_FILES,
             neighbour_files=FEW_LARGE, neighbour_storage={"read_us": 50000},
-            fix={"setting": "storage", "value": "local"}, location="file_dataset.py:", gain="ceiling",
+            fix={"setting": "storage", "value": "local"}, location="def __getitem__", gain="ceiling",
             behind=("dataloader-workers",), why_behind="two workers wait beside each other",
             on_neighbour=("input-storage",), may_on_neighbour=("dataloader-workers",),
         )

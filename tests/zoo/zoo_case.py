@@ -4,7 +4,7 @@ the report must say about both. Tables of rows stand in test_input.py, test_mach
 
     CASES = [
         Case("dataloader-workers", "slow_dataset.py", has=["--workers", 0], neighbour=["--workers", 2],
-             fix={"setting": "num_workers"}, gain="prediction", location="slow_dataset.py")]
+             fix={"setting": "num_workers"}, gain="prediction", location="loader = DataLoader(")]
 
     @pytest.mark.parametrize("case", CASES, ids=Case.name_of)
     def test_input(case, zoo):
@@ -14,6 +14,8 @@ the report must say about both. Tables of rows stand in test_input.py, test_mach
 import json
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -31,7 +33,7 @@ class Case:
     has: list  # arguments with which the program has the cause
     neighbour: list  # arguments with which it has not
     fix: dict = field(default_factory=dict)  # setting, value: what the fix must name exactly; "": any, but not none
-    location: str = ""  # end of the fix's location, up to a line number: "slow_dataset.py"
+    location: str = ""  # part of the location that the fix must name ("train.py:"), or text of that line of the program
     gain: str = "prediction"  # or "ceiling", "either"; None: the finding promises nothing
     severity: tuple = ("minor", "major")
     behind: tuple = ()  # findings that may rank before this one, and `why_behind`
@@ -47,6 +49,7 @@ class Case:
     storage: dict = None  # how slow they are: arguments of SlowFiles (tests/storage/slow.py); None: as they come
     neighbour_storage: dict = None
     applied_storage: dict = None
+    together: bool = False  # the program sleeps more than it computes: all of the case's runs at once, under the same load
     name: str = ""  # where one cause has several cases
 
     def name_of(self):
@@ -93,15 +96,18 @@ class Zoo:
     def __init__(self, inject, folder, remembered, build, libgpuwatch):
         self.inject, self.folder, self.remembered = inject, folder, remembered
         self.build, self.libgpuwatch = build, libgpuwatch
+        self.counting, self.count = threading.Lock(), 0
 
     def run(self, program, arguments, env=None, prefix=(), files=(), storage=None):
         env = dict(env or {})
         key = repr((program, arguments, env, prefix, files, storage))
         if key not in self.remembered:
+            with self.counting:
+                self.count += 1
+                out = self.folder / f"run{self.count}"
             words = [str(word).replace("{files}", str(self.made(files))) for word in arguments]
             if storage:
                 env.update(SlowFiles(self.build, self.made(files), **storage).environment(self.libgpuwatch))
-            out = self.folder / f"run{len(self.remembered)}"
             injected = self.inject([*prefix, sys.executable, PROGRAMS / program, *words], env={**env, "GPUWATCH_OUT": out})
             self.remembered[key] = Job(injected, [program, *words, files or "", storage or ""])
         return self.remembered[key]
@@ -112,20 +118,34 @@ class Zoo:
             return ""
         count, size = files
         folder = self.folder / f"files-{count}-{size}"
-        if not folder.exists():
-            folder.mkdir()
-            for number in range(count):
-                (folder / f"{number:06}.bin").write_bytes(number.to_bytes(4, "little") * (size // 4))
+        with self.counting:
+            if not folder.exists():
+                folder.mkdir()
+                for number in range(count):
+                    (folder / f"{number:06}.bin").write_bytes(number.to_bytes(4, "little") * (size // 4))
         return folder
 
+    def runs_of(self, case):
+        """Arguments of run(): with the cause, without it, and with the fix."""
+        env = case.env if case.neighbour_env is None else case.neighbour_env
+        files = case.files if case.neighbour_files is None else case.neighbour_files
+        runs = [(case.program, case.has, case.env, case.prefix, case.files, case.storage)]
+        runs.append((case.program, case.neighbour, env, case.prefix, files, case.neighbour_storage))
+        if case.applied is not None:
+            runs.append((case.program, case.applied, case.env, case.prefix, case.files, case.applied_storage))
+        return runs
+
     def check(self, case):
+        if case.together:
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda arguments: self.run(*arguments), self.runs_of(case)))
         self.check_has(case)
         self.check_neighbour(case)
         if case.applied is not None:
             self.check_applied(case)
 
     def check_has(self, case):
-        job = self.run(case.program, case.has, case.env, case.prefix, case.files, case.storage)
+        job = self.run(*self.runs_of(case)[0])
         found = job.find(case.cause)
         assert found, f"{case.cause} was not found\n{job.say()}"
         assert found["severity"] in case.severity, f"{case.cause} is {found['severity']}\n{job.say()}"
@@ -136,7 +156,7 @@ class Zoo:
         for key, value in case.fix.items():
             assert found["fix"][key] and (value == "" or str(found["fix"][key]) == str(value)), f"fix.{key} is {found['fix'][key]!r}\n{job.say()}"
         if case.location:
-            assert case.location in (found["fix"]["location"] or ""), f"fix.location is {found['fix']['location']!r}\n{job.say()}"
+            assert self.is_location(case, found["fix"]["location"] or ""), f"fix.location is {found['fix']['location']!r}\n{job.say()}"
         assert found["fix"]["summary"] and found["evidence"], job.say()
         if case.gain == "prediction":
             assert found["prediction"], f"no prediction\n{job.say()}"
@@ -146,10 +166,14 @@ class Zoo:
         if case.gain == "either":
             assert found["prediction"] or found["ceiling"], f"neither prediction nor ceiling\n{job.say()}"
 
+    def is_location(self, case, location):
+        if ".py" in case.location:
+            return case.location in location
+        lines = (PROGRAMS / case.program).read_text().splitlines()
+        return location.rpartition("/")[2] in [f"{case.program}:{number}" for number, line in enumerate(lines, 1) if case.location in line]
+
     def check_neighbour(self, case):
-        env = case.env if case.neighbour_env is None else case.neighbour_env
-        files = case.files if case.neighbour_files is None else case.neighbour_files
-        job = self.run(case.program, case.neighbour, env, case.prefix, files, case.neighbour_storage)
+        job = self.run(*self.runs_of(case)[1])
         found = job.find(case.cause)
         assert not found or found["severity"] == "info" != case.severity[0], f"{case.cause} on its neighbour\n{job.say()}"
         expected, allowed = set(case.on_neighbour), set(case.on_neighbour) | set(case.may_on_neighbour)
@@ -157,8 +181,7 @@ class Zoo:
 
     def check_applied(self, case):
         """The promise kept: the job with the fix applied takes a step time within the predicted interval."""
-        before = self.run(case.program, case.has, case.env, case.prefix, case.files, case.storage)
-        after = self.run(case.program, case.applied, case.env, case.prefix, case.files, case.applied_storage)
+        before, after = self.run(*self.runs_of(case)[0]), self.run(*self.runs_of(case)[2])
         predicted = before.find(case.cause)["prediction"]
         achieved = after.report["ranks"][0]["steps"]["mean_ms"]
         assert predicted["low"] <= achieved <= predicted["high"], (

@@ -18,6 +18,7 @@ using attribute::Group;
 constexpr double kLeastInputShare = 0.05;
 constexpr double kLeastCollate = 0.30;
 constexpr double kLeastHandOverMs = 5;
+constexpr double kLeastHandOverCpuMs = 2;
 
 constexpr Threshold kThresholds[] = {
     {"share of the step spent waiting for data", kLeastInputShare, "of the step",
@@ -25,6 +26,8 @@ constexpr Threshold kThresholds[] = {
     {"collating", kLeastCollate, "of the fetch", "less, and making the samples is by far the larger part"},
     {"handing a batch over", kLeastHandOverMs, "ms a batch",
      "nine of ten batches take longer; passing a few tensors through shared memory takes 0.3 to 3 ms"},
+    {"CPU time of the workers beside making the batch", kLeastHandOverCpuMs, "ms a batch",
+     "passing a few tensors takes 0.3 ms; without it the batch waits for a busy machine, not for pickling"},
     kLeastGain,
 };
 
@@ -72,12 +75,14 @@ std::optional<Finding> slow_hand_over(const RuleInput& input) {
   const InputFacts& facts = *input.facts;
   const double lost = input.rank.share(Category::InputTransfer);
   const double ms = facts.hand_over_ns / 1e6;
-  if (lost < kLeastInputShare || ms < kLeastHandOverMs) return std::nullopt;
+  const double cpu_ms = facts.hand_over_cpu_ns() / 1e6;
+  if (lost < kLeastInputShare || ms < kLeastHandOverMs || cpu_ms < kLeastHandOverCpuMs) return std::nullopt;
 
   Finding finding = make_finding(kCollateCost, input, lost);
   finding.title = "Handing batches over from the workers takes long";
   finding.evidence = {share_evidence(input, Category::InputTransfer),
                       {"from the end of a fetch until training has the batch, at least", ms, "ms"},
+                      {"CPU time of the workers beside making a batch", cpu_ms, "ms"},
                       {"making a batch", facts.per_batch(facts.fetch_ns) / 1e6, "ms"}};
   finding.fix.setting = "batch";
   finding.fix.summary =

@@ -13,13 +13,11 @@ extern const Rule kInputStorage;
 
 namespace {
 
-constexpr double kFaster = 10;
-
 constexpr Threshold kThresholds[] = {
     kReadWait,
     kReadShare,
     kCacheSpeed,
-    {"storage that the prediction assumes", kFaster, "times as fast",
+    {"storage that the prediction assumes", kFasterStorage, "times as fast",
      "a disk of a laptop or a cloud volume reads 100 to 300 MB/s, one NVMe disk 2000 to 7000"},
     kLeastGain,
 };
@@ -55,19 +53,18 @@ void name_fix(Finding& finding, const RuleInput& input) {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (reading_of(input) != Reading::kSlow) return std::nullopt;
-  const predict::LoaderSetting setting = input.loader_setting();
-  const predict::LoaderRecording changed = with_reading(input, 1 / kFaster);
+  predict::LoaderSetting setting = input.loader_setting();
+  if (setting.io_factor < 1) return std::nullopt;
   const double now = expected_step_ms(input, *input.loader, setting);
-  const double after = expected_step_ms(input, changed, setting);
+  setting.io_factor = 1 / kFasterStorage;
+  const double after = expected_step_ms(input, *input.loader, setting);
   if (std::min(now, with_all_workers_ms(input)) < after * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kInputStorage, input, 1 - after / now);
   finding.title = "Storage is too slow for the rate at which training takes batches";
   finding.evidence = reading_evidence(input);
   name_fix(finding, input);
-  finding.prediction = loader_prediction(input, changed, input.loader_check, setting);
-  if (finding.prediction)
-    finding.prediction->assumptions.push_back(fmt::format("storage {:.0f} times as fast", kFaster));
+  finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   if (!finding.prediction) finding.ceiling_speedup = ceiling_without_reading(input);
   return finding;
 }
