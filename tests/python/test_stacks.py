@@ -138,3 +138,37 @@ def test_sliced_waits_answer_as_whole_ones(run_plain, run_watched):
     del least_late["ctypes"]  # once only
     # A busy machine may be late at any time, but not each of a dozen times.
     assert len(least_late) == 2 and max(least_late.values()) < 0.002, least_late
+
+
+def test_device_stall_carries_the_stack(run_watched, sim_lib):
+    script = PROGRAMS / "device_stalls.py"
+    watched = run_watched([sys.executable, script], env={**PATHS, "LD_LIBRARY_PATH": str(sim_lib)})
+    assert watched.returncode == 0, watched.stderr
+    copies = [stack for stack in watched.trace.stacks if stack.name == "cudaMemcpy"]
+    line = next(i for i, text in enumerate(script.read_text().splitlines(), 1) if "cudaMemcpy" in text)
+    assert len(copies) == watched.result["copies"]
+    assert all(stack.frames[0].startswith(f"{script}:{line} ") for stack in copies)
+
+
+CHECKPOINT = """
+import json, torch
+model = torch.nn.Linear(4, 1)
+torch.optim.SGD(model.parameters(), lr=0.1).step()
+def keep():
+    torch.save({"weights": torch.zeros(4000000)}, "checkpoint.pt")
+keep()
+print(json.dumps({}))
+"""
+
+
+@pytest.mark.parametrize("paths", ["full", "basename"])
+def test_checkpoint_carries_the_stack(paths, run_watched, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(CHECKPOINT)
+    watched = run_watched([sys.executable, script], env={"GPUWATCH_PATHS": paths}, cwd=tmp_path)
+    assert watched.returncode == 0, watched.stderr
+    (stack,) = [stack for stack in watched.trace.stacks if stack.name == "torch.save"]
+    place = str(script) if paths == "full" else "train.py"
+    assert stack.frames[-2:] == [f"{place}:6 keep", f"{place}:7 <module>"]
+    # What is the user's can still be told from what is a library's.
+    assert all("/site-packages/torch/" in frame for frame in stack.frames[:-2]) and len(stack.frames) > 2
