@@ -23,6 +23,7 @@ import raw_trace  # noqa: E402
 
 BUILD = Path(os.environ.get("GPUWATCH_BUILD", ROOT / "build/release")).resolve()
 HOME = ROOT / "build/frameworks"
+KNOWN = HOME / "results.json"  # of the last full run, and of what was run again since
 PROGRAMS = ROOT / "tests/frameworks/programs"
 TORCH = "torch==2.13.0"
 PACKAGES = [
@@ -117,6 +118,12 @@ class Result:
         agrees = abs(self.relative) <= RELATIVE or abs(self.a_batch_ms) <= A_BATCH_MS
         assert agrees or not case.is_exact, f"waits differ by {100 * self.relative:.2f} %, {self.a_batch_ms:.3f} ms a batch"
 
+    def as_row(self):
+        return {
+            "relative": self.relative, "a_batch_ms": self.a_batch_ms, "class": self.loader["class"],
+            "framework": self.loader["framework"], "fix": self.fix(),
+        }  # fmt: skip
+
     def fix(self):
         for finding in self.report["findings"]:
             if finding["severity"] != "info" and finding["fix"]["summary"]:
@@ -158,7 +165,7 @@ def version(python, package, vision):
     return subprocess.run([python, "-c", code], capture_output=True, text=True, env=environment).stdout.strip()
 
 
-def page(rows, without, torch_version):
+def page(known, torch_version):
     lines = [
         "# Frameworks", "",
         "Written by `make frameworks` (scripts/frameworks.py), which runs tests/frameworks/programs with the real packages; do not edit.", "",
@@ -166,15 +173,14 @@ def page(rows, without, torch_version):
         f"for everything on PyTorch's DataLoader). PyTorch {torch_version}, CPU. \"First fix\" is the first finding of that run, in the framework's words.", "",
         "| framework | package | workers | loader in the report | seen | agreement | first fix | note |", "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
-    for case, package_version, result, error in rows:
-        if result is None:
-            lines.append(f"| {case.name} | {case.package} {package_version} | | | | not measured: {error} | | {case.note} |")
-            continue
-        agreement = f"{100 * result.relative:+.2f} %, {result.a_batch_ms:+.3f} ms a batch" + (f" (failed: {error})" if error else "")
+    for case in cases.CASES:
+        row, failure = known[case.key], f" (failed: {known[case.key]['error']})" if known[case.key]["error"] else ""
+        agreement = f"{100 * row['relative']:+.2f} %, {row['a_batch_ms']:+.3f} ms a batch" if "relative" in row else "not measured"
         workers = case.workers if case.workers >= 0 else ""
-        lines.append(f"| {case.name} | {case.package} {package_version} | {workers} | `{result.loader['class']}` of {result.loader['framework']} | {case.seen} | {agreement} | {result.fix()} | {case.note} |")
+        loader = f"`{row['class']}` of {row['framework']}" if "class" in row else ""
+        lines.append(f"| {case.name} | {case.package} {row['version']} | {workers} | {loader} | {case.seen} | {agreement}{failure} | {row.get('fix', '')} | {case.note} |")
     lines += ["", "## Programs without a loader", "", "No loader is claimed; what is said instead:", "", "| program | verdict |", "|---|---|"]
-    lines += [f"| {name} | {sentence or 'failed: ' + error} |" for name, sentence, error in without]
+    lines += [f"| {name} | {known[name]['sentence'] or 'failed: ' + known[name]['error']} |" for name in cases.NO_LOADER]
     lines += ["", (ROOT / "tests/frameworks/limits.md").read_text().rstrip(), ""]
     return "\n".join(lines)
 
@@ -183,9 +189,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--python", type=Path, help="a Python that has the packages; else build/frameworks is set up")
     parser.add_argument("--vision", type=Path, default=HOME / "vision/site-packages", help="folder with torchvision and timm")
-    parser.add_argument("--only", help="cases whose name holds this; writes no page")
+    parser.add_argument("--only", help="cases whose name holds this; the others stay as they were measured")
     options = parser.parse_args()
     python = options.python or make_environment()
+    KNOWN.parent.mkdir(parents=True, exist_ok=True)
+    known = json.loads(KNOWN.read_text()) if KNOWN.exists() and options.only else {}
     rows, without, failed = [], [], 0
     for case in cases.CASES:
         if options.only and options.only not in case.name:
@@ -194,18 +202,22 @@ def main():
         failed += bool(error)
         measured = f"{100 * result.relative:+.2f} %, {result.a_batch_ms:+.3f} ms a batch" if result else ""
         print(f"{'FAIL' if error else 'ok  '} {case.name} {' '.join(case.arguments)}: {measured} {error}", flush=True)
-        rows.append((case, version(python, case.package, options.vision), result, error))
+        rows.append(case)
+        known[case.key] = {"version": version(python, case.package, options.vision), "error": error, **(result.as_row() if result else {})}
+        KNOWN.write_text(json.dumps(known))
     for name, program in cases.NO_LOADER.items():
         if options.only and options.only not in name:
             continue
         sentence, error = run_without_loader(python, options.vision, program)
         failed += bool(error)
         print(f"{'FAIL' if error else 'ok  '} {name}: {sentence} {error}", flush=True)
-        without.append((name, sentence, error))
+        without.append(name)
+        known[name] = {"sentence": sentence, "error": error}
+        KNOWN.write_text(json.dumps(known))
     total = len(rows) + len(without)
     print(f"{total - failed} passed, {failed} failed", flush=True)
-    if not options.only:
-        (ROOT / "docs/frameworks.md").write_text(page(rows, without, version(python, "torch", options.vision)))
+    if all(key in known for key in [*(case.key for case in cases.CASES), *cases.NO_LOADER]):
+        (ROOT / "docs/frameworks.md").write_text(page(known, version(python, "torch", options.vision)))
     return 1 if failed or not total else 0
 
 

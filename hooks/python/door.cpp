@@ -24,14 +24,34 @@ constinit std::atomic<bool> g_has_api{false};
 constinit std::atomic<bool> g_is_inside{false};  // set under the GIL
 constinit std::atomic<const char*> g_state{"no PyTorch in this process"};
 
-// The folders of the packages that have modules to wrap.
 struct Folder {
   const char* name;
   size_t length;
 };
-constexpr Folder kFolders[] = {
-    {"/torch/", 7}, {"/tensorflow/", 12}, {"/keras/", 7}, {"/ray/", 5}, {"/nvidia/dali/", 13},
-};
+constexpr Folder kOtherPackages[] = {{"tensorflow", 10}, {"keras", 5}, {"ray", 3}, {"dali", 4}};
+
+bool is_other_package(const char* name, size_t length) noexcept {
+  for (const Folder& folder : kOtherPackages) {
+    if (folder.length == length && std::memcmp(folder.name, name, length) == 0) return true;
+  }
+  return false;
+}
+
+// ".../tensorflow/__init__.py", ".../keras/__pycache__/__init__.cpython-311.pyc": what a package's import
+// opens first.
+bool begins_other_package(const char* path, size_t length) noexcept {
+  const auto slash_before = [path](const char* end) noexcept {
+    return static_cast<const char*>(memrchr(path, '/', static_cast<size_t>(end - path)));
+  };
+  const char* slash = slash_before(path + length);
+  if (!slash || std::strncmp(slash + 1, "__init__.", 9) != 0) return false;
+  const char* before = slash_before(slash);
+  if (before && std::strncmp(before + 1, "__pycache__/", 12) == 0) {
+    slash = before;
+    before = slash_before(slash);
+  }
+  return before && is_other_package(before + 1, static_cast<size_t>(slash - before - 1));
+}
 
 // ".../torch/__pycache__/__init__.cpython-311.pyc", ".../torch/optim/optimizer.py". Whatever else lies below
 // a folder `torch` does no harm: the finder then waits for modules that never come.
@@ -41,10 +61,7 @@ bool is_framework_source(const char* path) noexcept {
   const char* end = path + length;
   const bool is_python = std::memcmp(end - 3, ".py", 3) == 0 || std::memcmp(end - 4, ".pyc", 4) == 0;
   if (GW_LIKELY(!is_python)) return false;
-  for (const Folder& folder : kFolders) {
-    if (memmem(path, length, folder.name, folder.length)) return true;
-  }
-  return false;
+  return memmem(path, length, "/torch/", 7) != nullptr || begins_other_package(path, length);
 }
 
 void give_up(const char* state) noexcept {
