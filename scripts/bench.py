@@ -131,6 +131,7 @@ def bench_hooks(scratch):
         ["CUDA launch, recorded (24 bytes)", recording["launch"].text(), 50],
         ["CUDA copy, recorded with its detail (48 bytes)", recording["copy"].text(), 50],
         ["wait that does not block: timed, below the threshold", recording["semaphore"].text(), 25],
+        ["read of nothing: timed and counted, below the threshold", recording["read"].text(), 25],
         ["the same wait in a dormant process", dormant["semaphore"].text(), 5],
         ["the same wait, GPUWATCH_DISABLE=1", off["semaphore"].text(), 5],
         ["CUDA launch, GPUWATCH_DISABLE=1", off["launch"].text(), 5],

@@ -44,15 +44,20 @@ constexpr Input input_of(Op op) noexcept {
   }
 }
 
-// `before` was taken when the call began: what a nested call added meanwhile is part of this one.
-inline void count_input(Input input, const IoTotals& before, uint64_t ticks, int64_t result,
+// `ticks_before` are io_ticks as they were when the call began: a nested call has moved them, and has counted
+// its bytes, which are the same.
+inline void count_input(Input input, uint64_t ticks_before, uint64_t ticks, int64_t result,
                         bool is_bytes) noexcept {
   IoTotals& totals = t_io_totals;
-  const bool is_success = result >= 0;
-  totals.io_ticks = before.io_ticks + ticks;
-  totals.bytes_read = before.bytes_read + (is_bytes && is_success ? static_cast<uint64_t>(result) : 0);
-  totals.opens = before.opens + (input == Input::kOpen && is_success);
-  totals.reads = before.reads + (input == Input::kRead && is_bytes && is_success);
+  const bool has_nested = totals.io_ticks != ticks_before;
+  totals.io_ticks = ticks_before + ticks;
+  if (GW_UNLIKELY(has_nested || result < 0)) return;
+  if (is_bytes) {
+    totals.bytes_read += static_cast<uint64_t>(result);
+    ++totals.reads;
+  } else if (input == Input::kOpen) {
+    ++totals.opens;
+  }
 }
 
 }  // namespace gpuwatch::hooks::libc

@@ -48,12 +48,13 @@ void record_wait(const record::Scope& scope, const Call& call, int64_t result) n
 template <class Real, class... Arguments>
 [[gnu::noinline]] auto timed(Call call, Real real, Arguments... arguments) {
   const record::Scope scope = record::enter(id(call.op), call.subject);
-  const IoTotals before = t_io_totals;
+  const uint64_t io_ticks_before = t_io_totals.io_ticks;
   const auto result = real(arguments...);
   if (GW_UNLIKELY(!scope)) return result;
   const uint64_t ticks = scope.elapsed_ticks();
   if (call.input != Input::kNone) {
-    count_input(call.input, before, ticks, static_cast<int64_t>(result), call.outcome == Outcome::bytes);
+    count_input(call.input, io_ticks_before, ticks, static_cast<int64_t>(result),
+                call.outcome == Outcome::bytes);
   }
   if (GW_LIKELY(ticks < g_threshold_ticks.load(std::memory_order_relaxed))) {
     record::leave_unrecorded(scope);
