@@ -2,6 +2,7 @@
 #include "analyzer/model/instances.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <unordered_map>
 
@@ -23,13 +24,14 @@ bool names_loader(OpClass op_class) {
   return op_class >= OpClass::LoaderNext && op_class <= OpClass::WorkerStart;
 }
 
+auto settings(const Loader& l) {
+  return std::tie(l.class_name, l.dataset, l.location, l.start_method, l.sampler, l.num_workers, l.batch_size,
+                  l.prefetch_factor, l.batches, l.pin_memory, l.persistent_workers, l.in_order, l.drop_last,
+                  l.framework, l.code);
+}
+
 bool are_alike(const Loader& a, const Loader& b) {
-  const auto key = [](const Loader& l) {
-    return std::tie(l.class_name, l.dataset, l.location, l.start_method, l.sampler, l.num_workers,
-                    l.batch_size, l.prefetch_factor, l.batches, l.pin_memory, l.persistent_workers,
-                    l.in_order, l.drop_last, l.framework, l.code);
-  };
-  return key(a) == key(b);
+  return settings(a) == settings(b);
 }
 
 // Batches and begins of passes of the two, in order of time.
@@ -98,6 +100,21 @@ void join_instances(Run& run, const std::vector<ProcessTables*>& tables) {
       loaders.erase(loaders.begin() + static_cast<ptrdiff_t>(later));
     }
   }
+}
+
+std::vector<uint32_t> first_instances(const Process& process) {
+  std::vector<uint32_t> first(process.loaders.size());
+  std::map<decltype(settings(Loader())), uint32_t> known;
+  for (uint32_t i = 0; i < first.size(); ++i) {
+    const Loader& loader = process.loaders[i];
+    first[i] = i;
+    if (loader.instance == 0) {
+      known.insert_or_assign(settings(loader), i);
+    } else if (const auto found = known.find(settings(loader)); found != known.end()) {
+      first[i] = found->second;
+    }
+  }
+  return first;
 }
 
 }  // namespace gpuwatch::model

@@ -15,4 +15,8 @@ namespace gpuwatch::model {
 // Before passes are built. `tables`: by index of the process.
 void join_instances(Run& run, const std::vector<ProcessTables*>& tables);
 
+// For each loader of the process the one that the user knows it as: itself, or, for an iterator that lives
+// beside another one, the first over the same loader.
+std::vector<uint32_t> first_instances(const Process& process);
+
 }  // namespace gpuwatch::model

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "analyzer/model/instances.h"
+
 namespace gpuwatch::report {
 namespace {
 
@@ -42,23 +44,28 @@ StepFacts step_facts(const attribute::RankAttribution& rank) {
 std::vector<LoaderFacts> loader_facts(const model::Process& process) {
   std::vector<LoaderFacts> result(process.loaders.size());
   std::vector<size_t> fetched(process.loaders.size());
-  for (size_t i = 0; i < result.size(); ++i) result[i].loader = &process.loaders[i];
+  const std::vector<uint32_t> first = model::first_instances(process);
+  for (size_t i = 0; i < result.size(); ++i) {
+    result[i].loader = &process.loaders[i];
+    ++result[first[i]].iterators;
+  }
   for (const model::LoaderPass& pass : process.passes) {
     if (pass.loader >= result.size()) continue;
-    LoaderFacts& facts = result[pass.loader];
+    LoaderFacts& facts = result[first[pass.loader]];
     for (const model::Batch& batch : pass.batches) {
       if (batch.next.end > batch.next.begin) {
         ++facts.batches;
         facts.wait_s += double(batch.next.length()) / 1e9;
       }
       if (batch.fetch.end > batch.fetch.begin) {
-        ++fetched[pass.loader];
+        ++fetched[first[pass.loader]];
         facts.fetch_ms_mean += double(batch.fetch.length()) / 1e6;
       }
     }
   }
   for (size_t i = 0; i < result.size(); ++i)
     if (fetched[i] > 0) result[i].fetch_ms_mean /= double(fetched[i]);
+  std::erase_if(result, [](const LoaderFacts& facts) { return facts.iterators == 0; });
   return result;
 }
 

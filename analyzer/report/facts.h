@@ -19,6 +19,7 @@ struct StepFacts {
 
 struct LoaderFacts {
   const model::Loader* loader = nullptr;
+  size_t iterators = 0;  // most that lived beside each other
   size_t batches = 0;
   double wait_s = 0;  // in next() calls that returned a batch
   double fetch_ms_mean = 0;

@@ -177,6 +177,7 @@ Json loader(const LoaderFacts& facts) {
   result["pin_memory"] = flag(configured.pin_memory);
   result["prefetch_factor"] = known(configured.prefetch_factor);
   result["persistent_workers"] = flag(configured.persistent_workers);
+  result["iterators"] = facts.iterators;
   result["batches"] = facts.batches;
   result["wait_s"] = facts.wait_s;
   result["fetch_ms_mean"] = facts.fetch_ms_mean;

@@ -97,5 +97,19 @@ TEST_F(InstancesTest, WithoutABeginNothingIsKnown) {
   EXPECT_EQ(join(), 2u);
 }
 
+TEST(FirstInstances, AnIteratorBesideAnotherBelongsToTheLoaderWithItsSettings) {
+  Process process;
+  const auto add = [&](const char* location, int workers, uint32_t instance) {
+    Loader& loader = process.loaders.emplace_back();
+    loader.location = location;
+    loader.num_workers = workers;
+    loader.instance = instance;
+  };
+  add("train.py:1", 2, 0), add("train.py:9", 2, 0), add("train.py:1", 2, 1), add("train.py:1", 2, 2);
+  add("train.py:9", 4, 1);  // nothing it could belong to
+  add("train.py:9", 2, 0);  // another dataset of the same class
+  EXPECT_EQ(first_instances(process), (std::vector<uint32_t>{0, 1, 0, 0, 4, 5}));
+}
+
 }  // namespace
 }  // namespace gpuwatch::model
