@@ -213,6 +213,99 @@ against a software device here, so this shows the recorder and the CUPTI session
 """
 
 
+# --- a job that waits for its loader -----------------------------------------------------------------------------
+
+LOADER_STEP_GOAL = 0.4  # percent of a step
+
+
+def loader_job(batches):
+    """A training loop around a DataLoader. Batches cost a known time, asleep: the CPU time is the loader's own."""
+    script = ROOT / "tests/groundtruth/programs/timed_loader.py"
+    options = {"--workers": 2, "--prefetch": 2, "--batches": batches, "--service-ms": 16, "--think-ms": 4}
+    return [sys.executable, script, *(word for option in options.items() for word in option)]
+
+
+class Counted:
+    """What a command used with all its processes: instructions in user mode (None where nothing counts them), CPU time of
+    user and kernel, and wall time."""
+
+    def __init__(self, command, environment, scratch):
+        counts = scratch / "perf"
+        count = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", counts, "--"] if shutil.which("perf") else []
+        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        words = [str(word) for word in [*count, "env", *(f"{k}={v}" for k, v in environment.items()), *command]]
+        done = subprocess.run(words, env=clean_environment(), capture_output=True, text=True)
+        self.seconds = time.perf_counter() - began
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode:
+            sys.exit(f"bench: {' '.join(words)} ended with {done.returncode}:\n{done.stderr}")
+        self.cpu_seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        lines = counts.read_text().splitlines() if count else []
+        found = [line.split(",")[0] for line in lines if "instructions" in line]
+        self.instructions = int(found[0]) if found and found[0].isdigit() else None
+
+
+def of_a_batch(settings, scratch, few, many):
+    """(instructions, CPU us, wall us) a batch: a long run less a short one, so that start-up cancels."""
+    short, long = (Counted(loader_job(batches), settings, scratch) for batches in (few, many))
+    batches = many - few
+    instructions = None if None in (short.instructions, long.instructions) else (long.instructions - short.instructions) / batches
+    cpu_us = (long.cpu_seconds - short.cpu_seconds) * 1e6 / batches
+    return instructions, cpu_us, (long.seconds - short.seconds) * 1e6 / batches
+
+
+def calls_of_a_batch(directory, batches):
+    """{kind of call: times a batch}, of a recorded run; read independently of the analyzer."""
+    sys.path.insert(0, str(ROOT / "tests/python"))
+    import raw_trace
+
+    times = {}
+    for call in raw_trace.read_run(directory).all_calls:
+        times[call.op_class] = times.get(call.op_class, 0) + 1
+    return {kind: count / batches for kind, count in times.items() if count >= batches / 4}
+
+
+def interval(values, digits=0):
+    """Mean with its 95 % confidence interval, by Student's t."""
+    t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31}[len(values)]
+    half = t * statistics.stdev(values) / len(values) ** 0.5
+    return f"{statistics.mean(values):.{digits}f} ± {half:.{digits}f}"
+
+
+def bench_loader(scratch, pairs=7, few=50, many=600):
+    alone, seen = [], []
+    for n in range(pairs):
+        settings = {"LD_PRELOAD": LIBRARY, "GPUWATCH_OUT": scratch / f"loader{n}"}
+        alone.append(of_a_batch({}, scratch, few, many))
+        seen.append(of_a_batch(settings, scratch, few, many))
+        if n:
+            shutil.rmtree(settings["GPUWATCH_OUT"])
+    # Both runs of a pair wrote into one directory.
+    calls = calls_of_a_batch(scratch / "loader0", few + many)
+    listed = ", ".join(f"{times:.1f} {kind}" for kind, times in sorted(calls.items(), key=lambda item: -item[1]))
+    step_us = statistics.mean(wall for _, _, wall in alone)
+    cpu = [b[1] - a[1] for a, b in zip(alone, seen)]
+    share = [us / step_us * 100 for us in cpu]
+    instructions = [b[0] - a[0] for a, b in zip(alone, seen) if None not in (a[0], b[0])]
+    counted = f"{interval(instructions)} of {statistics.mean(a[0] for a in alone):.0f}" if len(instructions) == pairs else "not counted on this machine"
+    wall = [(b[2] / a[2] - 1) * 100 for a, b in zip(alone, seen)]
+    rows = [
+        ["instructions added a batch, user mode", counted, ""],
+        ["CPU time added a batch, user and kernel", f"{interval(cpu)} us", ""],
+        [f"that, of a step of {step_us / 1e3:.1f} ms", f"{interval(share, 2)} %", f"{LOADER_STEP_GOAL} %"],
+        ["wall time added to a step", f"{interval(wall, 2)} %", ""],
+    ]
+    return f"""## A job that waits for its loader
+
+PyTorch's DataLoader with 2 workers, batches of 4 samples that sleep for 4 ms each, and a training step that sleeps for 4 ms. All processes
+together, a run of {many} batches less one of {few} so that start-up cancels, {pairs} pairs with and without the library, alternating; means with
+their 95 % confidence intervals. Two of three processes are workers, whose cost is hidden where another bound is nearer: the
+CPU time over the step is the most that a step can get longer. Recorded a batch: {listed}.
+
+{table(["", "measured", "goal"], rows)}
+"""
+
+
 # --- the analyzer ------------------------------------------------------------------------------------------------
 
 
@@ -246,7 +339,7 @@ def bench_analyzer(scratch, repetitions=5):
 """
 
 
-SECTIONS = {"hooks": bench_hooks, "startup": bench_startup, "job": bench_job, "analyzer": bench_analyzer}
+SECTIONS = {"hooks": bench_hooks, "startup": bench_startup, "job": bench_job, "loader": bench_loader, "analyzer": bench_analyzer}
 
 
 def machine():

@@ -60,11 +60,15 @@ void StepCosts::measure_own_code(const Activity& activity) {
 StepCosts::Accounted StepCosts::account(const model::Thread& thread, Interval time, size_t& next) {
   const auto& calls = thread.calls;
   Accounted result;
-  Ns io_until = time.begin, fetched_until = time.begin;
+  Ns io_until = time.begin, fetched_until = time.begin, elsewhere_until = time.begin;
   while (next < calls.size() && calls[next].begin < time.begin) ++next;
   for (; next < calls.size() && calls[next].begin < time.end; ++next) {
     const HostCall& call = calls[next];
     const Ns end = std::min(call.end, time.end);
+    if (is_off_cpu(call.op_class) || call.op_class == OpClass::Fetch) {
+      result.elsewhere_ns += std::max<Ns>(0, end - std::max(call.begin, elsewhere_until));
+      elsewhere_until = std::max(elsewhere_until, end);
+    }
     if (call.begin < fetched_until) continue;  // the fetch's own sums
     if (is_input_io(call.op_class)) {
       result.io_ns += std::max<Ns>(0, end - std::max(call.begin, io_until));
@@ -87,8 +91,10 @@ void StepCosts::settle(Cost& cost, const Accounted& accounted) {
   const Ns delay = std::max<Ns>(0, capped(cost.cpu->run_delay_ns()) - accounted.delayed_ns);
   const OwnTime own = own_time(cost.own_ns, cpu, delay);
   cost.delayed_ns = std::clamp<Ns>(own.delayed_ns, 0, cost.own_ns);
-  const Ns io = cost.io ? Ns{cost.io->io_us()} * 1000 : 0;
-  cost.short_io_ns = std::clamp<Ns>(io - accounted.io_ns, 0, cost.own_ns - cost.delayed_ns);
+  // Short reads lie anywhere: taking a batch from its worker is made of them.
+  const Ns io = std::max<Ns>(0, (cost.io ? Ns{cost.io->io_us()} * 1000 : 0) - accounted.io_ns);
+  const Ns anywhere = std::max(cost.own_ns, cost.time.length() - accounted.elsewhere_ns);
+  cost.short_io_ns = std::clamp<Ns>(share_until(io, cost.own_ns, anywhere), 0, cost.own_ns - cost.delayed_ns);
   if (cost.cpu->major_faults() <= accounted.major_faults) return;
   cost.fault_ns = std::clamp<Ns>(own.unexplained_ns, 0, cost.own_ns - cost.delayed_ns - cost.short_io_ns);
 }

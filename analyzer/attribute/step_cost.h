@@ -32,6 +32,7 @@ class StepCosts {
   // What recorded reads and batches made on this thread account for, within the time of a cost.
   struct Accounted {
     model::Ns io_ns = 0, cpu_ns = 0, delayed_ns = 0;
+    model::Ns elsewhere_ns = 0;  // in batches, and in calls that keep the thread off its CPU
     uint32_t major_faults = 0;
   };
   void find_intervals(const model::Thread& thread);

@@ -67,7 +67,21 @@ class InputOracle:
                 passes[key][line["batch"]] = Asked(sent.get((*key, line["batch"]), 0), line["pid"], fetch)
             elif line["span"] in ("stop", "left"):  # the next pass begins within iter(), which asks for batches
                 number[line["loader"]] += 1
+        self.add_unwanted(passes, sent)
         return passes
+
+    def add_unwanted(self, passes, sent):
+        """Batches that were made, and not taken before their pass was left: by workers that lived for one pass only."""
+        passes_of = defaultdict(set)
+        for key, batches in passes.items():
+            for asked in batches.values():
+                passes_of[asked.worker].add(key)
+        for pid, keys in passes_of.items():
+            key = min(keys)
+            for fetch in self.fetches[pid].values() if len(keys) == 1 else ():
+                batch = fetch.spans[-1].get("batch")
+                if (*key, batch) in sent and batch not in passes[key]:
+                    passes[key][batch] = Asked(sent[(*key, batch)], pid, fetch)
 
     def attribute(self, first, last):
         """({category: ns}, wall) over steps [first, last)."""

@@ -6,6 +6,7 @@ end on the monotonic clock, in a file for each process. Knows nothing of gpuwatc
 
 Lines of FOLDER/<pid>.jsonl, times in ns:
     {"span": "read" | "transform" | "collate", "fetch": n, "begin", "end", "delay": runnable without a CPU, "io": in read calls}
+        (of "collate" also "batch": k)
     {"span": "yield", "loader", "batch": k, "end"}       the sampler gave out the k-th batch of this pass
     {"span": "next" | "iter" | "stop", "loader", "begin", "end", "pid", "fetch", "batch"}   the consumer; what it was given
     {"span": "left", "loader"}                            the rest of a pass is not wanted
@@ -142,7 +143,7 @@ class Cost:
         self.asleep = 0  # delay while asleep, which is part of the sleep
         self.last = None  # (fetch, end, delay) of the last span: those of a fetch follow each other without gaps
 
-    def timed(self, span, work):
+    def timed(self, span, work, **more):
         self.log.open()
         if self.last is None or self.last[0] != self.fetch:
             self.last = (self.fetch, now(), self.log.delay())
@@ -152,7 +153,7 @@ class Cost:
         self.last = (self.fetch, now(), self.log.delay())
         _, end, until = self.last
         delay = until - delay - self.asleep
-        self.log.add(span=span, fetch=self.fetch, begin=begin, end=end, delay=delay, io=inside or 0)
+        self.log.add(span=span, fetch=self.fetch, begin=begin, end=end, delay=delay, io=inside or 0, **more)
 
     def work(self, seconds):
         delay = self.log.delay()
@@ -178,7 +179,7 @@ class Cost:
             # Python objects are pickled into the pipe by the worker's feeder thread; tensors would go by shared memory.
             payload.extend(bytes(1 << 10) for _ in range(self.options.payload_kib))
 
-        self.timed("collate", put_together)
+        self.timed("collate", put_together, batch=samples[0])
         made = {"pid": os.getpid(), "fetch": self.fetch, "batch": samples[0], "payload": payload}
         self.fetch += 1
         self.log.write()
