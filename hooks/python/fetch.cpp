@@ -8,6 +8,7 @@
 #include "hooks/python/thread_cost.h"
 #include "hooks/python/wrap.h"
 #include "hooks/python/wrappers.h"
+#include "libinject/base/compiler.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/fork_epoch.h"
 #include "libinject/trace/layout.h"
@@ -16,13 +17,14 @@ namespace gpuwatch::hooks::python {
 
 namespace {
 
-// This process as a worker. Its loop is one thread; under the GIL.
-struct WorkerProcess {
+// This thread as a worker's loop: the only one of its process, or one of several in versions whose workers
+// are threads.
+struct WorkerLoop {
   uint32_t epoch = 0;
   uint32_t loader = 0;   // 0 in spawned workers: the parent's WorkerInfo names the pid
   uint32_t fetches = 0;  // in this pass
 };
-constinit WorkerProcess g_worker;
+GW_TLS WorkerLoop t_worker;
 
 // Our number among the workers, -1 outside worker processes: _utils.worker._worker_info.id.
 long worker_index() noexcept {
@@ -35,13 +37,13 @@ void note_worker_pass() noexcept {
   const long index = worker_index();
   if (index < 0 || !begin_recording("a DataLoader worker")) return;
   put_torch_facts();
-  g_worker.fetches = 0;
+  t_worker.fetches = 0;
   const uint32_t epoch = runtime::epoch();
-  if (g_worker.epoch == epoch) return;  // persistent: another pass
-  g_worker.epoch = epoch;
-  g_worker.loader = t_activity.constructing ? t_activity.constructing->loader_id() : 0;
+  if (t_worker.epoch == epoch) return;  // persistent: another pass
+  t_worker.epoch = epoch;
+  t_worker.loader = t_activity.constructing ? t_activity.constructing->loader_id() : 0;
   t_activity = LoaderActivity{};  // the parent's
-  record::mark(id(Op::python_worker_start), 0, g_worker.loader, static_cast<uint32_t>(index));
+  record::mark(id(Op::python_worker_start), 0, t_worker.loader, static_cast<uint32_t>(index));
 }
 
 uint8_t failed_if_null(const PyObject* result) noexcept {
@@ -50,7 +52,7 @@ uint8_t failed_if_null(const PyObject* result) noexcept {
 
 uint32_t current_loader() noexcept {
   if (t_activity.waiting_in) return t_activity.waiting_in->loader_id();
-  return g_worker.epoch == runtime::epoch() ? g_worker.loader : 0;
+  return t_worker.epoch == runtime::epoch() ? t_worker.loader : 0;
 }
 
 // Stands in the fetcher for the user's collate_fn, which is `original`.
@@ -86,7 +88,7 @@ PyObject* construct(PyObject* original, PyObject* args, PyObject* keywords) {
 PyObject* fetch(PyObject* original, PyObject* args, PyObject* keywords) {
   if (!record::is_recording()) return g_api.PyObject_Call(original, args, keywords);
   const uint32_t loader = current_loader();
-  const uint32_t ordinal = t_activity.waiting_in ? t_activity.waiting_in->returned : g_worker.fetches++;
+  const uint32_t ordinal = t_activity.waiting_in ? t_activity.waiting_in->returned : t_worker.fetches++;
   Iterator* const outer = t_activity.fetching_for;
   t_activity.fetching_for = t_activity.waiting_in;
   const ThreadCost cost;

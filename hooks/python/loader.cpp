@@ -72,6 +72,7 @@ void put_workers(PyObject* self, uint32_t loader) noexcept {
     fields.loader = loader;
     fields.worker = static_cast<uint32_t>(i);
     fields.pid = fields.thread = static_cast<uint32_t>(long_attribute(worker.get(), "pid", 0));
+    if (!fields.pid) continue;  // not a process: a thread's batches are told by their indices alone
     record::put(fields);
     note_worker(self, fields.worker, fields.pid);
     context::watch_child(fields.pid);

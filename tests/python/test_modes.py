@@ -71,6 +71,15 @@ def run_way(run_watched, tmp_path):
     return run
 
 
+def test_more_iterators_than_are_remembered(run_way):
+    """Those that gave their place to another are timed like all, without a loader's name."""
+    trace, log = run_way("crowd")
+    calls, events = trace.calls("LoaderNext"), log.of("next")
+    assert len(calls) == len(events) == 200
+    assert all(inside(call, event) for call, event in zip(calls, events))
+    assert sum(call.a != 0 for call in calls) >= 128
+
+
 def inside(call, event):
     return event["begin"] - CLOCK_NS <= call.begin_ns and call.end_ns <= event["end"] + CLOCK_NS
 
