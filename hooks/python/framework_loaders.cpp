@@ -221,7 +221,8 @@ void take_graph_waits() noexcept {
 
 // --- wrappers --------------------------------------------------------------------------------------------
 
-PyObject* wait_in(Op op, Iterator& iterator, PyObject* original, PyObject* self) noexcept {
+// Not noexcept: a thread that ends in the job's code unwinds through here.
+PyObject* wait_in(Op op, Iterator& iterator, PyObject* original, PyObject* self) {
   const uint32_t loader = iterator.loader.load(std::memory_order_relaxed);
   iterator.waits.fetch_add(1, std::memory_order_relaxed);
   ++t_framework.waiting;
@@ -288,9 +289,13 @@ struct Made {
     PyObject* result = g_api.PyObject_Call(original, args, keywords);
     t_framework.iterator = 0;
     Known* known = result ? describe(kRows[kRow], self, dataset) : nullptr;
-    if (known) iterator.loader.store(known->fields.id, std::memory_order_release);
-    record::leave(scope, known ? 0 : trace::kFailed, known ? known->fields.id : 0,
-                  known ? known->passes++ : 0);
+    if (known) {
+      iterator.loader.store(known->fields.id, std::memory_order_release);
+      record::leave(scope, 0, known->fields.id, known->passes++);
+    } else {
+      forget_iterator(self);
+      record::leave_unrecorded(scope);
+    }
     return result;
   }
 };

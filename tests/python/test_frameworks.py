@@ -133,6 +133,22 @@ else:
     assert [call.failed for call in done.trace.calls("LoaderNext")] == [False, True]
 
 
+def test_iterator_that_cannot_be_made(run):
+    done = run(EAGER + """
+class Missing:
+    def batches(self):
+        raise FileNotFoundError("missing")
+try:
+    OwnedIterator(Missing())
+except FileNotFoundError as error:
+    assert str(error) == "missing"
+else:
+    raise AssertionError("no exception")
+""")  # fmt: skip
+    check_waits(done, passes=2)
+    assert len(done.trace.calls("LoaderStart")) == len(done.trace.tables("LoaderInfo")) + 1 == 2
+
+
 def test_keras_over_tf_data(run):
     source = """
 from keras.src.trainers.epoch_iterator import fit
