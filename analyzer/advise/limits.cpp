@@ -41,6 +41,26 @@ void add_losses(const model::Run& run, std::vector<std::string>& result) {
     if (count > 0) result.push_back(fmt::format("{} records were lost: {}.", count, io::printable(reason)));
 }
 
+// Loaders that are not torch's show their waits and nothing of what made them wait.
+void add_frameworks(const model::Process& process, const std::string& who, std::vector<std::string>& result) {
+  const auto is_met = [&](const char* name) { return process.facts.count(name) > 0; };
+  std::set<std::string> whole;
+  for (const model::LoaderPass& pass : process.passes) {
+    const model::Loader& loader = process.loaders.at(pass.loader);
+    if (loader.num_workers < 0 && loader.framework != "torch") whole.insert(loader.framework);
+  }
+  for (const std::string& framework : whole)
+    result.push_back(
+        fmt::format("{}: waits for {} are seen whole; what its own threads did meanwhile is not known.", who,
+                    io::printable(framework)));
+  if (!whole.empty() || !process.passes.empty()) return;
+  if (is_met("keras") && is_met("jax"))
+    result.push_back(fmt::format(
+        "{}: Keras on JAX takes batches from generators, which are seen over tf.data only.", who));
+  else if (is_met("tensorflow"))
+    result.push_back(fmt::format("{}: a dataset that a tf.function iterates itself is not seen.", who));
+}
+
 void add_rank(const model::Run& run, const RankAttribution& rank, std::vector<std::string>& result) {
   const model::Process& process = run.processes.at(rank.process);
   std::string who = process.rank >= 0 ? fmt::format("Rank {}", process.rank) : "The process";
@@ -61,6 +81,7 @@ void add_rank(const model::Run& run, const RankAttribution& rank, std::vector<st
                     "processes count as "
                     "input; CPU time that makes data is not told from the script's other work.",
                     who));
+  add_frameworks(process, who, result);
   for (const model::LoaderPass& pass : process.passes) {
     bool worker_lost = std::any_of(pass.workers.begin(), pass.workers.end(), [](const model::Worker& worker) {
       return worker.process == model::kNone;
