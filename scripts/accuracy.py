@@ -222,7 +222,7 @@ def measure(bench, experiment, results, again):
     recorded = None if again else bench.record(experiment)
     for target in experiment.targets:
         key = key_of(experiment, target)
-        if again and key not in results:
+        if again and not (key in results and bench.recording(experiment).exists()):
             continue
         achieved = results[key]["achieved"] if again else bench.run(experiment, target)
         if again:

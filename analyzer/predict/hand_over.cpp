@@ -130,6 +130,7 @@ std::vector<Receipt> receipts(const LoaderPass& pass) {
     if (!was_pinned(batch)) ready = std::max(ready, pass.batches[nexts[at]].next.begin);
     if (was_fetched(batch) && received(batch) >= std::max(ready, batch.fetch.end)) {
       Receipt receipt{.batch = i, .is_late = batch.fetch.end < ready};
+      if (receipt.is_late) receipt.early_ns = double(ready - batch.fetch.end);
       receipt.begin = std::max(ready, batch.fetch.end);
       receipt.end = received(batch);
       const std::vector<Interval>& of_worker = by_worker[owner_of(pass, batch)];
@@ -145,18 +146,26 @@ std::vector<Receipt> receipts(const LoaderPass& pass) {
 HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes, int workers) {
   if (workers <= 0) return {.take_ns = kAssumedNs};
   Mean dispatch, turnaround, finish;
-  Cost late, waited;
+  Cost waited;
+  std::vector<Receipt> early;
   for (const LoaderPass* pass : passes) {
     measure_worker(*pass, dispatch, turnaround);
-    for (const Receipt& receipt : receipts(*pass))
-      if (!receipt.is_first) (receipt.is_late ? late : waited).add(receipt);
+    for (const Receipt& receipt : receipts(*pass)) {
+      if (receipt.is_first) continue;
+      if (receipt.is_late)
+        early.push_back(receipt);
+      else
+        waited.add(receipt);
+    }
     for (const Batch& batch : pass->batches)
       if (was_taken(batch) && batch.received)
         finish.add(double(batch.next.end - std::max(batch.received, batch.next.begin)));
   }
+  Cost late;  // without those that may still have been on their way
+  for (const Receipt& receipt : early)
+    if (receipt.early_ns > waited.undisturbed(kAssumedNs)) late.add(receipt);
   HandOver cost;
   cost.measured = true;
-  cost.dispatch_ns = std::max(0.0, dispatch.value(0));
   cost.turnaround_ns = std::max(0.0, turnaround.value(0));
   cost.finish_ns = std::max(0.0, finish.value(0));
   bool is_split = late.count() >= kLeastSeen, is_waited = waited.count() >= kLeastSeen;
@@ -168,6 +177,8 @@ HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes, int wor
   if (is_waited && !is_locked) cost.take_ns = std::min(cost.take_ns, whole);
   cost.send_ns = std::max(0.0, whole - cost.take_ns);
   cost.is_split = is_split;
+  // An index goes the way that a batch comes: a feeder thread, a pipe, a sleeper who wakes up.
+  cost.dispatch_ns = dispatch.count >= kLeastSeen ? std::max(0.0, dispatch.value(0)) : cost.send_ns;
   double alone = late.done_beside * cost.take_ns + waited.done_beside * whole;
   double beside = late.beside_ns + waited.beside_ns;
   cost.busy_factor = beside > 0 ? std::clamp(beside / std::max(alone, 1.0), 1.0, kMostBusyFactor) : 1;

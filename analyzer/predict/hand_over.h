@@ -41,6 +41,7 @@ struct Receipt {
   uint32_t batch = 0;            // index into LoaderPass::batches
   bool is_first = false;         // of its worker in this pass: a new worker sets up its connections
   bool is_late = false;          // the message was there before the receiver came for it
+  double early_ns = 0;           // is_late: so long after the worker was done
   model::Ns begin = 0, end = 0;  // from when both message and receiver were ready
   double beside_ns = 0;          // of it, the worker at work on another batch
   bool is_in_pause = false;      // done when the worker paused, not while it worked
