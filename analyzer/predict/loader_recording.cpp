@@ -24,6 +24,7 @@ constexpr double kParallel = 1.3;
 constexpr double kLeastRunning = 0.25;
 constexpr double kLeastCores = 0.25;
 constexpr double kCompetes = 1.02;       // in the replay: workers and training got into each other's way
+constexpr double kLeastUse = 0.5;        // of the cores that a job is said to be limited by
 constexpr double kFewCores = 1.3;        // no ordinary scheduling any more
 constexpr double kWaitedForCpu = 1.005;  // fetches stretched by less are as good as undisturbed
 
@@ -245,14 +246,15 @@ void explain_run_delay(LoaderRecording& recording, double stretch, double fetch_
     recording = best;
     return;
   }
-  double low = std::min(std::max({kLeastCores, recording.used_cores, fetch_cores}), recording.cores),
-         high = recording.cores;
-  const bool is_possible = stretches(with_cores(low)) >= stretch;
+  const double used = std::max(recording.used_cores, fetch_cores);
+  double low = std::min(std::max(kLeastCores, used), recording.cores), high = recording.cores;
+  bool is_possible = stretches(with_cores(low)) >= stretch;
   for (int i = 0; i < 10 && is_possible; ++i) {
     double middle = (low + high) / 2;
     best = with_cores(middle);
     (stretches(best) < stretch ? high : low) = middle;
   }
+  is_possible = is_possible && used >= kLeastUse * best.cores;
   // A job that does not fill the cores that it is told of, and waited but little, tells nothing of how many
   // there are: what it waited for may as well be other programs' work, and both stay possible.
   if (is_possible && (explained > kCompetes || stretch > kFewCores)) {
