@@ -317,6 +317,10 @@ void add_passes(const Process& process, const RankAttribution& rank, uint32_t lo
     const std::optional<double> own_ns = own_restart_ns(rank, *pass, ends);
     recorded.is_counted = own_ns.has_value();
     recorded.own_ns = own_ns.value_or(0);
+    // A run without workers has no start; under another setting its first batch is one, and warm-up.
+    if (recorded.is_first && pass->workers.empty() && recorded.batches.size() > 1 &&
+        recorded.batches[1].counted)
+      recorded.batches[0].counted = recorded.is_counted = false;
     for (const BatchCost& batch : recorded.batches)
       if (batch.pin_ns > 0) pinned.add(batch.pin_ns);
     recording.passes.push_back(std::move(recorded));
