@@ -293,10 +293,13 @@ GROUPS = {
 def misses(results, explained):
     lines = []
     for key, row in results.items():
+        runs = (row["recorded"], row["achieved"])
+        machine = " and ".join(f"{run['cores']:.2f} cores to be had at load {run['load']:.0f}" for run in runs)
+        reason = explained.get(key, "Not explained yet.") + f" ({machine}.)"
         if "no_prediction" in row:
-            lines.append(f"- {key}: {row['no_prediction']}. {explained.get(key, 'Not explained yet.')}")
+            lines.append(f"- {key}: {row['no_prediction']}. {reason}")
         elif not is_inside(row):
-            lines.append(f"- {key} ({error(row):+.1f} %): {explained.get(key, 'Not explained yet.')}")
+            lines.append(f"- {key}, {error(row):+.1f} %: {reason}")
     return lines or ["None."]
 
 
@@ -304,6 +307,7 @@ def write_page(results):
     rows = list(results.values())
     explained = json.loads(EXPLAINED.read_text()) if EXPLAINED.exists() else {}
     cores = [run["cores"] for row in rows for run in (row["recorded"], row["achieved"])]
+    loads = [run["load"] for row in rows for run in (row["recorded"], row["achieved"])]
     lines = [
         "# How well predictions come true", "",
         "Written by `make accuracy` (scripts/accuracy.py); do not edit. Each line: a job was recorded under one setting,",
@@ -312,7 +316,8 @@ def write_page(results):
         "that was run is in the table.", "",
         *table(["", "measured", "wanted"], summary(rows)), "",
         f"Machine: {os.cpu_count()} cores, {platform.machine()}, Linux {platform.release().split('-')[0]}; CPU that as many busy processes "
-        f"got before each run: {min(cores):.2f} to {max(cores):.2f} cores, median {statistics.median(cores):.2f}.",
+        f"got before each run: {min(cores):.2f} to {max(cores):.2f} cores, median {statistics.median(cores):.2f}; load average "
+        f"{min(loads):.0f} to {max(loads):.0f}. At a load above the cores, rows where batches compute say little.",
         "Not covered: pinned memory (needs a device), storage whose bandwidth is the limit (the replay lets each worker read",
         "as fast as the recorded one did).",
     ]  # fmt: skip
