@@ -72,6 +72,18 @@ TEST_F(CpuJobTest, ReadsTooShortToBeRecorded) {
   EXPECT_EQ(attribute(us(100), {us(600)}).time(Category::InputIo), us(160));
 }
 
+TEST_F(CpuJobTest, ShortReadsLieInTakingABatchToo) {
+  call(main_, OpClass::OptimizerStep, us(0), us(100));
+  call(main_, OpClass::LoaderNext, us(100), us(500));
+  call(main_, OpClass::Poll, us(100), us(200));
+  cpu(main_, OpClass::OptimizerStep, us(500), us(600), 0);
+  model::Thread& thread = process().threads[main_];
+  thread.io_counts = {trace::IoCounts(1 << 20, 0, 200, 0, 100)};
+  thread.io_counts_of_cpu_detail = {0};
+  // 100 of the 400 us that were not spent waiting are the script's own.
+  EXPECT_EQ(attribute(us(100), {us(600)}).time(Category::InputIo), us(50));
+}
+
 TEST_F(CpuJobTest, WaitingForTheInterpretersLock) {
   process().facts["python"] = "3.12.1";
   call(main_, OpClass::Wait, us(100), us(300), "pthread_cond_timedwait");
