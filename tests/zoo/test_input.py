@@ -65,7 +65,7 @@ CASES = [
     # Both workers compute all the time; sleeping as long is no work for a CPU.
     Case(
         "input-decode", CPU, has=["--decode-ms", 10], neighbour=["--decode-ms", 1, "--train-ms", 60, "--batches", 30],
-        fix={"setting": "transforms"}, gain="ceiling", behind=("dataloader-oversubscribed", "dataloader-workers"),
+        fix={"setting": "transforms", "location": ""}, gain="ceiling", behind=("dataloader-oversubscribed", "dataloader-workers"),
     ),
     # Four reads of 50 ms for a batch, from large files: more than two workers can hide.
     Case(
