@@ -79,6 +79,7 @@ void split_fetch(const Batch& batch, BatchCost& cost) {
   if (batch.fetch_cpu_ns == 0) cost.cpu_ns = std::max(0.0, cost.service_ns - blocked);
   // Reading what is cached takes CPU time, not storage: no more than the rest is waiting for it.
   cost.io_ns = std::min(blocked, cost.service_ns - cost.cpu_ns);
+  cost.collate_ns = std::clamp(double(batch.collate_ns), 0.0, cost.service_ns);
 }
 
 RecordedPass convert(const RankAttribution& rank, const LoaderPass& pass, const BatchCost& typical,

@@ -43,6 +43,7 @@ struct BatchCost {
   bool counted = true;    // part of a recorded step (warm-up is not)
   double io_ns = 0;       // of service_ns, blocked in input; beside cpu_ns
   double pin_ns = 0;      // copy into pinned memory
+  double collate_ns = 0;  // of service_ns, in collate_fn; overlaps cpu_ns and io_ns
 };
 
 struct RecordedPass {

@@ -31,13 +31,15 @@ constexpr Threshold kThresholds[] = {
     kLeastGain,
 };
 
-// The recording as if collating cost nothing: the same share off every batch.
-predict::LoaderRecording without_collating(const predict::LoaderRecording& recorded, double share) {
+// The recording as if collating cost nothing.
+predict::LoaderRecording without_collating(const predict::LoaderRecording& recorded) {
   predict::LoaderRecording changed = recorded;
   for (predict::RecordedPass& pass : changed.passes) {
     for (predict::BatchCost& batch : pass.batches) {
-      batch.service_ns *= 1 - share;
-      batch.cpu_ns = std::min(batch.cpu_ns, batch.service_ns);
+      if (batch.service_ns <= 0) continue;
+      const double left = 1 - batch.collate_ns / batch.service_ns;
+      for (double* part : {&batch.service_ns, &batch.cpu_ns, &batch.io_ns}) *part *= left;
+      batch.collate_ns = 0;
     }
   }
   return changed;
@@ -48,7 +50,7 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
   const double share = facts.fetch_ns > 0 ? facts.collate_ns / facts.fetch_ns : 0;
   if (share < kLeastCollate) return std::nullopt;
   const predict::LoaderSetting setting = input.loader_setting();
-  const predict::LoaderRecording changed = without_collating(*input.loader, share);
+  const predict::LoaderRecording changed = without_collating(*input.loader);
   const double now = expected_step_ms(input, *input.loader, setting);
   const double after = expected_step_ms(input, changed, setting);
   if (now < after * kLeastSpeedup) return std::nullopt;
