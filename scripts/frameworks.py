@@ -92,6 +92,9 @@ class Result:
         self.loader = max(loaders, key=lambda loader: loader["batches"])
         self.report = report
         calls = [call for kind in ("LoaderNext", "LoaderStart") for call in trace.calls(kind)]
+        if case.starts_apart:
+            starts = [call.begin_ns for call in trace.calls("LoaderStart")]
+            own["waits"] = [span for span in own["waits"] if not any(span[0] <= start <= span[1] for start in starts)]
         self.own_ms = sum(ended - began for began, ended in own["waits"]) / 1e6
         self.seen_ms = seen_ns(calls, own["waits"], case.is_inside) / 1e6
         self.batches = max(1, self.loader["batches"])
