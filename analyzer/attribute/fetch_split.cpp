@@ -29,13 +29,13 @@ FetchSplit::FetchSplit(const Batch& batch, const FetchingThread& thread) : batch
   short_io_ns_ = std::clamp<Ns>(batch.fetch_io_ns - batch.fetch_blocked_ns, 0, transform_ns_);
   const Ns working = transform_ns_ + collate_ns_;
   const OwnTime own = own_time(working, batch.fetch_cpu_ns, batch.fetch_run_delay_ns);
+  // Short reads use a CPU, too, and the delay in them is part of them; who waits for a page uses none.
+  const Ns delayed = share_until(own.delayed_ns, working - short_io_ns_, working);
   if (batch.major_faults > 0 && thread.calls) {
     const Ns room = std::max<Ns>(0, transform_ns_ - short_io_ns_ - own.delayed_ns);
     short_io_ns_ += std::clamp<Ns>(own.unexplained_ns, 0, room);
   }
-  // Short reads use a CPU, too, and the delay in them is part of them.
-  const Ns kept = working - short_io_ns_;
-  delayed_ns_ = std::min(share_until(own.delayed_ns, kept, working), kept);
+  delayed_ns_ = std::min(delayed, working - short_io_ns_);
 }
 
 // Of the thread's stretches, so that the parts fit what fill_in_place() finds.
