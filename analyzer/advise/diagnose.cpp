@@ -27,6 +27,7 @@ struct RankReplays {
   predict::ReplayCheck loader_check, stream_check;
   std::optional<InputFacts> facts;
 
+  RankReplays() = default;
   RankReplays(const model::Run& run, const attribute::RankAttribution& rank)
       : loader(predict::record_loader(run, rank)),
         producers(predict::record_producers(run, rank)),
@@ -122,12 +123,16 @@ bool is_worth_naming(const Finding& finding) {
   return speedup.expected >= (speedup.low >= 1 ? kLeastSpeedup : kLargeSpeedup);
 }
 
+bool has_enough_steps(const attribute::RankAttribution& rank) {
+  return rank.steps.size() >= kLeastSteps;
+}
+
 std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Finding>& except) {
   std::vector<Finding> findings;
   for (const Rule* rule : all_rules()) {
     bool is_known =
         std::any_of(except.begin(), except.end(), [&](const Finding& f) { return f.id == rule->id; });
-    if (is_known) continue;
+    if (is_known || (!has_enough_steps(input.rank) && !rule->without_steps)) continue;
     auto finding = rule->evaluate(input);
     if (finding && is_worth_naming(*finding)) findings.push_back(std::move(*finding));
   }
@@ -260,8 +265,8 @@ Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttri
   Diagnosis diagnosis;
   diagnosis.limits = limits(run, ranks);
   for (const attribute::RankAttribution& rank : ranks) {
-    if (rank.steps.size() < kLeastSteps) continue;
-    RankReplays replays(run, rank);
+    RankReplays replays;
+    if (has_enough_steps(rank)) replays = RankReplays(run, rank);
     RuleInput input = make_input(run, rank, replays);
     std::vector<Finding> findings = rank_findings(input);
     if (diagnosis.no_gain.empty()) diagnosis.no_gain = without_gain(input, findings);

@@ -8,6 +8,7 @@
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/io/printable.h"
+#include "analyzer/model/phases.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -61,6 +62,18 @@ void add_frameworks(const model::Process& process, const std::string& who, std::
     result.push_back(fmt::format("{}: a dataset that a tf.function iterates itself is not seen.", who));
 }
 
+// Phases that the shares of a step say nothing about.
+void add_phases(const model::Process& process, const RankAttribution& rank, const std::string& who,
+                std::vector<std::string>& result) {
+  constexpr double kWorthSaying = 0.01;
+  const double run_ns = double(process.last_seen - process.start);
+  const double evaluation_ns =
+      double(model::total(model::find_phases(process, rank.series), model::PhaseKind::kEvaluation));
+  if (run_ns <= 0 || evaluation_ns < kWorthSaying * run_ns) return;
+  result.push_back(fmt::format("{}: evaluation ({:.0f} % of the run) is not part of the figures.", who,
+                               100 * evaluation_ns / run_ns));
+}
+
 void add_rank(const model::Run& run, const RankAttribution& rank, std::vector<std::string>& result) {
   const model::Process& process = run.processes.at(rank.process);
   std::string who = process.rank >= 0 ? fmt::format("Rank {}", process.rank) : "The process";
@@ -82,6 +95,7 @@ void add_rank(const model::Run& run, const RankAttribution& rank, std::vector<st
                     "input; CPU time that makes data is not told from the script's other work.",
                     who));
   add_frameworks(process, who, result);
+  add_phases(process, rank, who, result);
   for (const model::LoaderPass& pass : process.passes) {
     bool worker_lost = std::any_of(pass.workers.begin(), pass.workers.end(), [](const model::Worker& worker) {
       return worker.process == model::kNone;

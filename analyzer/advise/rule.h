@@ -65,6 +65,7 @@ struct Rule {
   std::string_view fix;
   std::span<const Threshold> thresholds;
   std::optional<Finding> (*evaluate)(const RuleInput&);
+  bool without_steps = false;  // also asked about a rank with too few steps for shares: no replays then
 };
 
 std::span<const Rule* const> all_rules();

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/io/printable.h"
@@ -82,10 +84,21 @@ bool complains(const std::vector<Finding>& findings) {
                      [](const Finding& f) { return f.severity != Severity::kInfo; });
 }
 
+// A job that hangs has no other verdict; the finding's title says where.
+std::optional<Verdict> without_progress(const std::vector<Finding>& findings) {
+  constexpr std::string_view kTitle = "No progress", kHeading = "NO PROGRESS";
+  for (const Finding& finding : findings)
+    if (finding.id == "hang" && finding.title.starts_with(kTitle))
+      return Verdict{"cannot-tell",
+                     std::string(kHeading) + io::printable(finding.title.substr(kTitle.size()), 512), 1};
+  return std::nullopt;
+}
+
 }  // namespace
 
 Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks,
                 const std::vector<Finding>& findings) {
+  if (auto hangs = without_progress(findings)) return *hangs;
   const RankAttribution* rank = worst_rank(ranks);
   if (!rank) return without_steps(run);
   if (rank->steps.size() < kLeastSteps)

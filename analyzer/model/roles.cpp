@@ -127,10 +127,12 @@ void find_running(Run& run) {
   gethostname(host, sizeof host - 1);
   const Ns since_boot = now(CLOCK_BOOTTIME) - now(CLOCK_MONOTONIC);  // time asleep
   for (auto& process : run.processes) {
+    process.alive_until = process.last_seen;
     if (process.end_state != EndState::kKilledOrRunning || process.host != host) continue;
     const Ns started = start_of_live_process(process.pid);
     // Recording starts after the process did; a later owner of the pid started after the last record.
     process.is_running = started >= 0 && started - since_boot <= process.start + 1'000'000'000;
+    if (process.is_running) process.alive_until = std::max(process.last_seen, now(CLOCK_MONOTONIC));
   }
 }
 

@@ -243,6 +243,7 @@ struct Process {
   int64_t start_realtime_ns = 0;
   EndState end_state = EndState::kUnknown;
   bool is_running = false;  // seen alive on this machine when the trace was read
+  Ns alive_until = 0;       // last_seen, or, if it is running, when the trace was read
   int exit_code = 0;
   std::vector<Thread> threads;
   std::vector<Device> devices;

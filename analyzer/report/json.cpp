@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract gpuwatch.report.v1: fields may be added, never changed or removed.
+#include <algorithm>
 #include <ctime>
 #include <map>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/io/printable.h"
+#include "analyzer/model/phases.h"
 #include "analyzer/model/stacks.h"
 #include "analyzer/report/facts.h"
 #include "libinject/trace/layout.h"
@@ -185,6 +187,23 @@ Json loader(const LoaderFacts& facts) {
   return result;
 }
 
+// What the process did beside its steps; checkpoints and epoch changes may lie inside of steps.
+Json phases(const model::Process& process, const attribute::RankAttribution& row) {
+  using model::PhaseKind;
+  const std::vector<model::Phase> found = model::find_phases(process, row.series);
+  Json result = Json::array();
+  for (PhaseKind kind :
+       {PhaseKind::kStartup, PhaseKind::kEvaluation, PhaseKind::kCheckpoint, PhaseKind::kEpochChange}) {
+    const auto count = std::count_if(found.begin(), found.end(),
+                                     [&](const model::Phase& phase) { return phase.kind == kind; });
+    if (count == 0) continue;
+    result.push_back({{"kind", model::name_of(kind)},
+                      {"count", count},
+                      {"seconds", double(model::total(found, kind)) / 1e9}});
+  }
+  return result;
+}
+
 Json rank(const Report& report, const attribute::RankAttribution& row) {
   const model::Process& process = report.run.processes.at(row.process);
   Json result;
@@ -196,6 +215,7 @@ Json rank(const Report& report, const attribute::RankAttribution& row) {
   result["steps"] = steps(row);
   result["wall_ns"] = row.wall_ns;
   result["attribution"] = attribution(row);
+  result["phases"] = phases(process, row);
   result["loaders"] = Json::array();
   for (const LoaderFacts& facts : loader_facts(process)) {
     Json entry = loader(facts);

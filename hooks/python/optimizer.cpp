@@ -8,6 +8,7 @@
 
 #include "hooks/evidence.h"
 #include "hooks/operations.h"
+#include "hooks/python/debug_switches.h"
 #include "hooks/python/facts.h"
 #include "hooks/python/object.h"
 #include "hooks/python/stack.h"
@@ -71,6 +72,7 @@ void end_step(const PyObject* optimizer, uint8_t flags) noexcept {
     t_depth = at - 1;
     leave_step(t_steps[t_depth].scope, flags, number_of(optimizer));
     context::maybe_sample(t_steps[t_depth].scope.begin);
+    note_debug_switches(t_steps[t_depth].scope.begin);
   }
 }
 

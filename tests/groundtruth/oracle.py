@@ -24,7 +24,7 @@ ALLOCATIONS = ("cudaMalloc", "cudaHostAlloc", "cudaHostRegister", "cudaFree", "c
 GRAPH_BUILDING = ("cudaGraphInstantiate", "cudaStreamBeginCapture", "cudaStreamEndCapture")
 FEEDING = ("launch.api", "launch.dispatch", "device.launch_gap")
 # What a program's phase means for time outside of CUDA calls.
-PHASES = {"launch": "launch.dispatch", "copy": "launch.dispatch", "metrics": "host.compute", "step": "launch.dispatch"}
+PHASES = {"launch": "launch.dispatch", "copy": "launch.dispatch", "metrics": "host.compute", "write": "checkpoint", "step": "launch.dispatch"}
 LAUNCH_GAP_NS = 10_000  # longer idle before an operation that was launched in time is a dependency
 
 

@@ -23,6 +23,9 @@ WORKLOADS = {
     "exposed_copy": ([], "blocking-copy"),
     "small_batch": ([], "small-batch"),
     "two_streams": ([], None),
+    "host_work": ([], "host-work"),
+    "log_each_step": ([], "logging-stall"),
+    "checkpoint": ([], "checkpoint-stall"),
     "healthy": ([], None),
 }
 

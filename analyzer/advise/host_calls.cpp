@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/host_calls.h"
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+
+namespace gpuwatch::advise {
+namespace {
+
+using model::HostCall;
+using model::Ns;
+
+const model::Thread* training_thread(const RuleInput& input) {
+  const uint32_t index = input.process.training_thread;
+  return index < input.process.threads.size() ? &input.process.threads[index] : nullptr;
+}
+
+double bytes_of(const model::Thread& thread, const HostCall& call) {
+  const bool is_io = model::detail_kind(call.op_class) == model::DetailKind::kIo;
+  return is_io && call.detail < thread.io_details.size() ? double(thread.io_details[call.detail].bytes()) : 0;
+}
+
+// Mean of a resample in blocks of sqrt(n) steps, as the replays do it: slow stretches stay together.
+double resampled_mean(const std::vector<double>& values, std::mt19937& random) {
+  const size_t block = std::max<size_t>(1, size_t(std::sqrt(double(values.size()))));
+  std::uniform_int_distribution<size_t> begin(0, values.size() - 1);
+  double sum = 0;
+  for (size_t i = 0, at = 0; i < values.size(); ++i, ++at) {
+    if (i % block == 0) at = begin(random);
+    sum += values[at % values.size()];
+  }
+  return sum / double(values.size());
+}
+
+predict::Range shortened_steps(const RuleInput& input, const HostCalls& calls, double kept) {
+  constexpr int kResamples = 40;
+  std::vector<double> after;
+  for (size_t i = 0; i < input.rank.steps.size(); ++i) {
+    const model::Step& step = input.rank.steps[i].step;
+    after.push_back((double(step.end - step.begin) - (1 - kept) * calls.ns_of_step[i]) / 1e6);
+  }
+  double sum = 0;
+  for (double ms : after) sum += ms;
+  std::mt19937 random(20240229);
+  std::vector<double> means;
+  for (int i = 0; i < kResamples; ++i) means.push_back(resampled_mean(after, random));
+  std::sort(means.begin(), means.end());
+  return {means[kResamples / 20], sum / double(after.size()), means[kResamples - 1 - kResamples / 20]};
+}
+
+// A consumer that comes earlier may have to wait. Which batch a call came after is not kept in the recording:
+// the longest times between batches are those that held the most of it.
+predict::LoaderRecording earlier_consumer(const predict::LoaderRecording& recorded, const HostCalls& calls,
+                                          double kept) {
+  predict::LoaderRecording changed = recorded;
+  std::vector<predict::BatchCost*> batches;
+  for (predict::RecordedPass& pass : changed.passes)
+    for (predict::BatchCost& batch : pass.batches)
+      if (batch.counted) batches.push_back(&batch);
+  std::vector<double> removed = calls.ns_of_step;
+  std::sort(removed.begin(), removed.end(), std::greater<>());
+  std::sort(batches.begin(), batches.end(), [](const predict::BatchCost* a, const predict::BatchCost* b) {
+    return a->think_ns > b->think_ns;
+  });
+  for (size_t i = 0; i < std::min(removed.size(), batches.size()); ++i)
+    batches[i]->think_ns = std::max(0.0, batches[i]->think_ns - (1 - kept) * removed[i]);
+  return changed;
+}
+
+// A timeline knows calls into CUDA and waits for data; all else is time before its next event.
+predict::StreamRecording shortened_calls(const RuleInput& input, const HostCalls& calls, double kept) {
+  predict::StreamRecording changed = assumed_streams(input);
+  const std::vector<double> inside = ns_before_events(input, changed.events, calls);
+  for (size_t i = 0; i < inside.size(); ++i)
+    changed.events[i].gap_ns = std::max(0.0, changed.events[i].gap_ns - (1 - kept) * inside[i]);
+  return changed;
+}
+
+}  // namespace
+
+HostCalls training_calls(const RuleInput& input, const CallFilter& which) {
+  HostCalls result;
+  const auto& steps = input.rank.steps;
+  result.ns_of_step.assign(steps.size(), 0);
+  const model::Thread* thread = training_thread(input);
+  if (!thread || steps.empty()) return result;
+  Ns covered = 0, longest = 0;
+  size_t step = 0, counted_step = steps.size();
+  for (uint32_t i = 0; i < thread->calls.size(); ++i) {
+    const HostCall& call = thread->calls[i];
+    while (step < steps.size() && steps[step].step.end <= call.begin) ++step;
+    if (step == steps.size()) break;
+    if (call.begin < steps[step].step.begin) continue;
+    if (call.begin < covered) {  // inside the last one
+      result.bytes += bytes_of(*thread, call);
+      continue;
+    }
+    if (!which(call)) continue;
+    covered = call.end;
+    const Ns length = std::min(call.end, steps[step].step.end) - call.begin;
+    result.ns_of_step[step] += double(length);
+    result.total_ns += double(length);
+    result.bytes += bytes_of(*thread, call);
+    result.members.push_back(i);
+    ++result.calls;
+    result.steps += counted_step != step;
+    counted_step = step;
+    if (length <= longest) continue;
+    longest = length;
+    result.call = i;
+  }
+  return result;
+}
+
+std::vector<double> ns_before_events(const RuleInput& input, const std::vector<predict::HostEvent>& events,
+                                     const HostCalls& calls) {
+  std::vector<double> result(events.size(), 0);
+  const model::Thread* thread = training_thread(input);
+  if (!thread) return result;
+  size_t event = 0;
+  for (uint32_t member : calls.members) {
+    const HostCall& call = thread->calls[member];
+    const auto begins_before = [&](const predict::HostEvent& it) {
+      return input.process.threads[it.thread].calls[it.call].begin < call.end;
+    };
+    while (event < events.size() && begins_before(events[event])) ++event;
+    if (event == events.size()) break;
+    result[event] += double(call.end - call.begin);
+  }
+  return result;
+}
+
+std::optional<predict::Prediction> prediction_without(const RuleInput& input, const HostCalls& calls,
+                                                      double kept) {
+  if (calls.ns_of_step.size() != input.rank.steps.size() || calls.calls == 0) return std::nullopt;
+  if (input.streams) return stream_prediction(input, shortened_calls(input, calls, kept));
+  if (input.device_hidden()) return std::nullopt;
+  if (input.loader)
+    return loader_prediction(input, earlier_consumer(*input.loader, calls, kept), input.loader_check,
+                             input.loader_setting());
+  const predict::ReplayCheck exact{input.now_ms, input.now_ms, input.rank.steps.size()};
+  return predict::step_prediction(exact, shortened_steps(input, calls, kept), input.now_ms, 0);
+}
+
+void settle_without(Finding& finding, const RuleInput& input, const HostCalls& calls, double kept) {
+  finding.prediction = prediction_without(input, calls, kept);
+  const double saved = std::min((1 - kept) * calls.share(input), 0.99);
+  if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - saved);
+}
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/machine.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+namespace gpuwatch::advise {
+namespace {
+
+using model::Ns;
+using model::Sample;
+
+// One counter's growth; counters of processes that ended may fall.
+double growth(Ns before, Ns after) {
+  return double(std::max<Ns>(0, after - before));
+}
+double growth(uint64_t before, uint64_t after) {
+  return after > before ? double(after - before) : 0;
+}
+
+struct CpuTime {
+  double own_ns = 0, workers_ns = 0;
+};
+
+// Of one rank, between the samples in a span of time. A worker that ends takes its count with it: such a
+// second counts for the rank alone.
+CpuTime cpu_time(const model::Process& process, model::Interval span) {
+  CpuTime result;
+  const Sample* last = nullptr;
+  for (const Sample& sample : process.samples) {
+    if (sample.time < span.begin || sample.time > span.end) continue;
+    if (last) {
+      result.own_ns += growth(last->cpu_ns, sample.cpu_ns);
+      result.workers_ns += growth(last->children_cpu_ns, sample.children_cpu_ns);
+    }
+    last = &sample;
+  }
+  return result;
+}
+
+// Samples are taken by whichever thread comes by, in most jobs by the training thread alone: a difference
+// that no one thread can have made is left out.
+double run_delay_share(const std::vector<const Sample*>& samples) {
+  double delay = 0, wall = 0;
+  for (size_t i = 1; i < samples.size(); ++i) {
+    const Ns length = samples[i]->time - samples[i - 1]->time;
+    const Ns delayed = samples[i]->run_delay_ns - samples[i - 1]->run_delay_ns;
+    if (delayed < 0 || delayed > length) continue;
+    delay += double(delayed);
+    wall += double(length);
+  }
+  return wall > 0 ? delay / wall : 0;
+}
+
+void add_cpu(const RuleInput& input, model::Interval span, MachineUse& use) {
+  const double wall_ns = use.wall_s * 1e9;
+  for (const model::Process& process : input.run.processes) {
+    if (!process.is_rank() || process.host != input.process.host) continue;
+    const CpuTime time = cpu_time(process, span);
+    use.job_cores += (time.own_ns + time.workers_ns) / wall_ns;
+    use.worker_cores += time.workers_ns / wall_ns;
+  }
+}
+
+void add_machine(const Sample& first, const Sample& last, MachineUse& use) {
+  const double wall_ns = use.wall_s * 1e9;
+  const double total = growth(first.cpu_total_ns, last.cpu_total_ns);
+  const double steal = growth(first.cpu_steal_ns, last.cpu_steal_ns);
+  const double busy = std::max(0.0, total - growth(first.cpu_idle_ns, last.cpu_idle_ns) - steal);
+  use.cores = total / wall_ns;
+  use.other_cores = std::max(0.0, busy / wall_ns - use.job_cores);
+  use.steal_share = busy + steal > 0 ? steal / (busy + steal) : 0;
+  use.throttled_share = growth(first.throttled_ns, last.throttled_ns) / wall_ns;
+  use.cpu_stall_share = growth(first.psi_cpu_ns, last.psi_cpu_ns) / wall_ns;
+  use.memory_stall_share = growth(first.psi_memory_ns, last.psi_memory_ns) / wall_ns;
+  use.io_stall_share = growth(first.psi_io_ns, last.psi_io_ns) / wall_ns;
+  use.swap_in_bytes_s = growth(first.swap_in_bytes, last.swap_in_bytes) / use.wall_s;
+  use.major_faults_s = growth(first.major_faults, last.major_faults) / use.wall_s;
+}
+
+void add_levels(const std::vector<const Sample*>& samples, MachineUse& use) {
+  for (const Sample* sample : samples) {
+    use.most_shm_used_bytes = std::max(use.most_shm_used_bytes, double(sample->shm_used_bytes));
+    const double available = double(sample->memory_available_bytes);
+    if (available > 0 &&
+        (use.least_memory_available_bytes == 0 || available < use.least_memory_available_bytes))
+      use.least_memory_available_bytes = available;
+  }
+}
+
+}  // namespace
+
+std::optional<MachineUse> machine_use(const RuleInput& input) {
+  if (input.rank.steps.empty()) return std::nullopt;
+  const model::Interval steps{input.rank.steps.front().step.begin, input.rank.steps.back().step.end};
+  std::vector<const Sample*> samples;
+  for (const Sample& sample : input.process.samples)
+    if (sample.time >= steps.begin && sample.time <= steps.end) samples.push_back(&sample);
+  if (samples.size() < 2 || samples.back()->time <= samples.front()->time) return std::nullopt;
+  MachineUse use;
+  const model::Interval span{samples.front()->time, samples.back()->time};
+  use.wall_s = double(span.length()) / 1e9;
+  use.run_delay_share = run_delay_share(samples);
+  add_cpu(input, span, use);
+  add_machine(*samples.front(), *samples.back(), use);
+  add_levels(samples, use);
+  return use;
+}
+
+double number_fact(const model::Process& process, const char* key) {
+  const auto found = process.facts.find(key);
+  if (found == process.facts.end()) return 0;
+  double value = 0;
+  const std::string& text = found->second;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value) ? value : 0;
+}
+
+double cpu_quota(const model::Process& process) {
+  return std::max(0.0, number_fact(process, "cpu_quota"));
+}
+
+std::optional<predict::Prediction> prediction_with_cpu(const RuleInput& input, const MachineUse& use,
+                                                       double cores) {
+  // What the samples say of the delay holds for the seconds between them; a tenth of it either way is what
+  // jobs of some seconds showed.
+  constexpr double kDelaySpread = 0.1;
+  const double delay = std::clamp(use.run_delay_share, 0.0, 0.95);
+  std::optional<predict::Prediction> prediction;
+  if (input.loader && input.device_floor_ms() == 0) {
+    predict::LoaderRecording changed = *input.loader;
+    for (predict::RecordedPass& pass : changed.passes)
+      for (predict::BatchCost& batch : pass.batches) batch.think_ns *= 1 - delay;
+    predict::LoaderSetting setting = input.loader_setting();
+    setting.cores = cores;
+    prediction = loader_prediction(input, changed, input.loader_check, setting);
+  } else if (!input.loader && input.device_floor_ms() == 0 && !input.device_hidden()) {
+    const double after = input.now_ms * (1 - delay);
+    const double spread = input.now_ms * delay * kDelaySpread;
+    const predict::ReplayCheck exact{input.now_ms, input.now_ms, input.rank.steps.size()};
+    prediction = predict::step_prediction(exact, {after - spread, after, after + spread}, input.now_ms, 0);
+  }
+  if (prediction) prediction->assumptions.push_back("every thread of the job gets a CPU when it wants one");
+  return prediction;
+}
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "analyzer/advise/machine.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kCpuSteal;
+
+namespace {
+
+constexpr Threshold kThresholds[] = {
+    {"CPU time taken by the host", kLeastSteal, "of the CPU time asked for",
+     "virtual machines that are not oversold show below 1 %"},
+};
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  const auto use = machine_use(input);
+  if (!use || use->steal_share < kLeastSteal) return std::nullopt;
+  Finding finding = make_finding(kCpuSteal, input, use->steal_share);
+  finding.title = fmt::format("The host takes {:.0f} % of the CPU time that this virtual machine asks for",
+                              100 * use->steal_share);
+  finding.evidence = {{"steal time", 100 * use->steal_share, "% of the CPU time asked for"},
+                      {"CPU used by the job", use->job_cores, "cores"},
+                      {"CPUs of the machine", use->cores, "cores"}};
+  finding.fix.setting = "instance type";
+  finding.fix.value = "without burst credits";
+  finding.fix.summary =
+      "an instance type with dedicated CPUs; on a burstable one the CPU credits are spent (no setting helps)";
+  finding.ceiling_speedup = 1 / (1 - use->steal_share);
+  return finding;
+}
+
+}  // namespace
+
+const Rule kCpuSteal{
+    "cpu-steal",
+    "The virtual machine does not get the CPU it asks for: burst credits are spent, or the host is oversold.",
+    "Steal time in the kernel's CPU accounting during the recorded steps. Neither a quota nor processes on "
+    "this machine show as steal.",
+    "Another instance type, with CPUs that are not shared or without burst credits.",
+    kThresholds,
+    evaluate};
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyzer/advise/rule.h"
+#include "analyzer/model/phases.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kEvaluationShare;
+
+namespace {
+
+constexpr double kLeastShare = 0.20;
+constexpr double kWanted = 0.05;
+
+constexpr Threshold kThresholds[] = {
+    {"evaluation", kLeastShare, "of training and evaluation",
+     "usual is 5 to 10 % (one pass over a tenth of the data)"},
+    {"evaluation with the proposed interval", kWanted, "of training and evaluation",
+     "the lower band, as elsewhere"},
+};
+
+// The loader that was read in most of the evaluation's batches.
+const model::Loader* evaluated_loader(const RuleInput& input, const std::vector<model::Phase>& phases) {
+  const model::Thread& thread = input.process.threads[input.process.training_thread];
+  const auto first = std::find_if(phases.begin(), phases.end(), [](const model::Phase& phase) {
+    return phase.kind == model::PhaseKind::kEvaluation;
+  });
+  if (first == phases.end()) return nullptr;
+  for (const model::HostCall& call : thread.calls) {
+    if (call.begin < first->time.begin || call.op_class != trace::OpClass::LoaderNext || call.failed())
+      continue;
+    if (call.begin >= first->time.end) break;
+    for (const model::Loader& loader : input.process.loaders)
+      if (loader.id == call.correlation_or_object) return &loader;
+    break;
+  }
+  return nullptr;
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  if (input.process.training_thread >= input.process.threads.size()) return std::nullopt;
+  const auto phases = model::find_phases(input.process, input.rank.series);
+  const double evaluation_s = double(model::total(phases, model::PhaseKind::kEvaluation)) / 1e9;
+  const double run_s = double(model::training_span(input.rank.series, phases).length()) / 1e9;
+  if (run_s <= 0 || evaluation_s < kLeastShare * run_s) return std::nullopt;
+  const double share = std::min(evaluation_s / run_s, 0.99);
+  const size_t count = size_t(std::count_if(phases.begin(), phases.end(), [](const model::Phase& phase) {
+    return phase.kind == model::PhaseKind::kEvaluation;
+  }));
+
+  Finding finding = make_finding(kEvaluationShare, input, share);
+  const double training_s = run_s - evaluation_s;
+  const int less_often =
+      std::max(2, int(std::ceil(evaluation_s * (1 - kWanted) / (kWanted * std::max(training_s, 1e-9)))));
+  finding.title = fmt::format("Evaluation takes {:.0f} % of the run", 100 * share);
+  finding.evidence = {{"evaluation", 100 * share, "% of training and evaluation"},
+                      {"evaluations", double(count), "in the run"},
+                      {"an evaluation takes", evaluation_s / double(count), "s"}};
+  finding.fix.setting = "evaluation interval";
+  finding.fix.value = fmt::format("{} times as long", std::min(less_often, 1000));
+  finding.fix.summary = fmt::format(
+      "evaluate {} times less often, on fewer samples, with a larger batch and under torch.inference_mode()",
+      std::min(less_often, 1000));
+  if (const model::Loader* loader = evaluated_loader(input, phases)) finding.fix.location = loader->location;
+  finding.ceiling_speedup = 1 / (1 - share);
+  return finding;
+}
+
+}  // namespace
+
+const Rule kEvaluationShare{
+    "evaluation-share",
+    "Evaluation takes a large part of the run.",
+    "Stretches between training steps in which a loader is read that training does not use, without "
+    "optimizer "
+    "steps. The steps that all other figures are about hold none of it.",
+    "Evaluate less often or on fewer samples, with a larger batch, without gradients. The ceiling is for the "
+    "whole run, not for a step.",
+    kThresholds,
+    evaluate};
+
+}  // namespace gpuwatch::advise

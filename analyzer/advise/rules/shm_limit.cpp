@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyzer/advise/machine.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kShmLimit;
+
+namespace {
+
+constexpr double kLeastUsed = 0.70;
+constexpr double kGrowth = 4;
+
+constexpr Threshold kThresholds[] = {
+    {"/dev/shm used", kLeastUsed, "of its size",
+     "a sample a second misses peaks; a batch too many ends a worker with SIGBUS"},
+};
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  const double size = number_fact(input.process, "shm_bytes");
+  const bool has_workers = std::any_of(input.process.passes.begin(), input.process.passes.end(),
+                                       [](const model::LoaderPass& pass) { return !pass.workers.empty(); });
+  double used = 0;
+  for (const model::Sample& sample : input.process.samples)
+    used = std::max(used, double(sample.shm_used_bytes));
+  if (size <= 0 || !has_workers || used < kLeastUsed * size) return std::nullopt;
+
+  Finding finding = make_finding(kShmLimit, input, 0);
+  const double wanted_gib = std::max(1.0, std::ceil(kGrowth * size / (1 << 30)));
+  finding.title = fmt::format(
+      "/dev/shm is nearly full ({:.0f} of {:.0f} MiB): the next larger batch ends a "
+      "loader worker with a bus error",
+      used / (1 << 20), size / (1 << 20));
+  finding.evidence = {{"/dev/shm used at most", used / (1 << 20), "MiB"},
+                      {"size of /dev/shm", size / (1 << 20), "MiB"}};
+  finding.fix.setting = "shm-size";
+  finding.fix.value = fmt::format("{:.0f}g", wanted_gib);
+  finding.fix.summary = fmt::format(
+      "docker run --shm-size={:.0f}g (Kubernetes: an emptyDir with medium: Memory at /dev/shm), or a smaller "
+      "prefetch_factor",
+      wanted_gib);
+  if (const model::Loader* configured = input.configured_loader())
+    finding.fix.location = configured->location;
+  return finding;
+}
+
+}  // namespace
+
+const Rule kShmLimit{
+    "shm-limit",
+    "/dev/shm, through which loader workers hand over their batches, is nearly full. Docker's default is 64 "
+    "MiB.",
+    "The most that was used of /dev/shm while workers ran, against its size. No speed is promised: what it "
+    "prevents is a worker that dies.",
+    "`--shm-size`, fewer batches ahead, or sharing through files (`set_sharing_strategy`) that lie "
+    "elsewhere.",
+    kThresholds,
+    evaluate,
+    true};
+
+}  // namespace gpuwatch::advise

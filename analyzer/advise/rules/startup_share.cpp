@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "analyzer/advise/rule.h"
+#include "analyzer/model/phases.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kStartupShare;
+
+namespace {
+
+using model::Ns;
+using trace::OpClass;
+
+constexpr double kLeastShare = 0.30;
+constexpr double kLeastSeconds = 60;
+
+constexpr Threshold kThresholds[] = {
+    {"start-up", kLeastShare, "of the run", "less, and a longer training hides it"},
+    {"start-up", kLeastSeconds, "s",
+     "importing a framework takes 3 to 10 s, on a busy machine 30; short trial runs are short on purpose"},
+};
+
+// Time of the training thread's outermost calls of some classes within a span.
+double calls_s(const model::Thread& thread, model::Interval span, std::initializer_list<OpClass> classes) {
+  Ns covered = span.begin, sum = 0;
+  for (const model::HostCall& call : thread.calls) {
+    if (call.begin >= span.end) break;
+    if (call.end <= covered || std::find(classes.begin(), classes.end(), call.op_class) == classes.end())
+      continue;
+    sum += std::min(call.end, span.end) - std::max(call.begin, covered);
+    covered = call.end;
+  }
+  return double(sum) / 1e9;
+}
+
+struct Part {
+  const char* what;
+  const char* setting;
+  const char* fix;
+  double seconds;
+};
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  const model::Process& process = input.process;
+  if (process.is_running || process.training_thread >= process.threads.size()) return std::nullopt;
+  const auto phases = model::find_phases(process, input.rank.series);
+  if (phases.empty() || phases.front().kind != model::PhaseKind::kStartup) return std::nullopt;
+  const model::Interval startup = phases.front().time;
+  const double seconds = double(startup.length()) / 1e9;
+  const double run_s = double(process.last_seen - process.start) / 1e9;
+  if (seconds < kLeastSeconds || run_s <= 0 || seconds / run_s < kLeastShare) return std::nullopt;
+
+  const model::Thread& thread = process.threads[process.training_thread];
+  const Part parts[] = {
+      {"reading files", "dataset scan", "scan the dataset once and keep the list (or read it lazily)",
+       calls_s(thread, startup, {OpClass::Read, OpClass::Open, OpClass::Stat})},
+      {"loading or compiling device code", "build for this GPU",
+       "a build for this GPU's architecture; keep the compilation caches (CUDA_CACHE_PATH, "
+       "TORCHINDUCTOR_CACHE_DIR)",
+       calls_s(thread, startup, {OpClass::ModuleLoad, OpClass::Capture, OpClass::GraphBuild})},
+      {"setting up communication", "NCCL initialisation", "fewer process groups; TCPStore on a near host",
+       calls_s(thread, startup, {OpClass::CommLife, OpClass::Receive, OpClass::Send})},
+      {"starting loader workers", "start method",
+       "fork or forkserver instead of spawn; fewer imports in workers",
+       calls_s(thread, startup, {OpClass::LoaderStart, OpClass::LoaderNext})},
+      {"sleeping or waiting for other processes", "waiting", "see what it waits for",
+       calls_s(thread, startup, {OpClass::Sleep, OpClass::ChildWait, OpClass::Poll, OpClass::Wait})}};
+  const Part* largest = std::max_element(std::begin(parts), std::end(parts),
+                                         [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
+  const double share = seconds / run_s;
+  Finding finding = make_finding(kStartupShare, input, share);
+  finding.title = fmt::format("Start-up takes {:.0f} of the run's {:.0f} s", seconds, run_s);
+  finding.evidence = {{"from the start to the first step", seconds, "s"}, {"run", run_s, "s"}};
+  double known = 0;
+  for (const Part& part : parts) {
+    known += part.seconds;
+    if (part.seconds >= 0.05 * seconds) finding.evidence.push_back({part.what, part.seconds, "s"});
+  }
+  finding.evidence.push_back({"importing and own work", std::max(0.0, seconds - known), "s"});
+  const bool is_known = largest->seconds >= 0.25 * seconds;
+  finding.fix.setting = is_known ? largest->setting : "start-up";
+  finding.fix.value = is_known ? fmt::format("{:.1f} s", largest->seconds) : "";
+  finding.fix.summary =
+      is_known ? largest->fix
+               : "look at what runs before the first step (python -X importtime); train longer a start";
+  finding.ceiling_speedup = 1 / (1 - std::min(share, 0.99));
+  return finding;
+}
+
+}  // namespace
+
+const Rule kStartupShare{
+    "startup-share",
+    "Start-up dominates a short job: imports, dataset scan, code compiled for the device, communication "
+    "set-up.",
+    "From the start of the process to its first step that is no warm-up, against the whole run; what the "
+    "training thread was recorded in meanwhile says which part.",
+    "A cache of the scan or of the compiled code, a build for the GPU's architecture, more work a start.",
+    kThresholds,
+    evaluate,
+    true};
+
+}  // namespace gpuwatch::advise

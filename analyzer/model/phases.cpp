@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/phases.h"
+
+#include <algorithm>
+
+namespace gpuwatch::model {
+namespace {
+
+using trace::OpClass;
+
+// Stretches of [series' first step, the process's last record] that belong to no step.
+std::vector<Interval> between_steps(const Process& process, const StepSeries& series) {
+  std::vector<Interval> gaps;
+  Ns cursor = series.steps.front().begin;
+  for (const Step& step : series.steps) {
+    if (step.begin > cursor) gaps.push_back({cursor, step.begin});
+    cursor = std::max(cursor, step.end);
+  }
+  if (process.last_seen > cursor) gaps.push_back({cursor, process.last_seen});
+  return gaps;
+}
+
+Ns end_of_warm_up(const StepSeries& series) {
+  const auto first = std::find_if(series.steps.begin(), series.steps.end(),
+                                  [](const Step& step) { return !step.is_warm_up; });
+  return first == series.steps.end() ? series.steps.back().end : first->begin;
+}
+
+// From the first to the last call on a loader in each gap; only where a batch was taken in it. Calls are in
+// order of their begin, as gaps are.
+void add_evaluations(const Thread& thread, const std::vector<Interval>& gaps, std::vector<Phase>& phases) {
+  auto call = thread.calls.begin();
+  for (const Interval& gap : gaps) {
+    while (call != thread.calls.end() && call->begin < gap.begin) ++call;
+    Interval read{gap.end, gap.begin};
+    bool took_batch = false;
+    for (; call != thread.calls.end() && call->begin < gap.end; ++call) {
+      if (call->op_class != OpClass::LoaderNext && call->op_class != OpClass::LoaderStart) continue;
+      read.begin = std::min(read.begin, call->begin);
+      read.end = std::min(std::max(read.end, call->end), gap.end);
+      took_batch |= call->op_class == OpClass::LoaderNext && !call->failed();
+    }
+    if (took_batch) phases.push_back({PhaseKind::kEvaluation, read});
+  }
+}
+
+void add_calls(const Thread& thread, OpClass op_class, PhaseKind kind, std::vector<Phase>& phases) {
+  Ns covered = 0;
+  for (const HostCall& call : thread.calls) {
+    if (call.op_class != op_class || call.begin < covered) continue;
+    phases.push_back({kind, {call.begin, call.end}});
+    covered = call.end;
+  }
+}
+
+// In one of the phases, which are in order and do not overlap.
+bool contains(const std::vector<Phase>& phases, Ns time) {
+  const auto after = std::upper_bound(phases.begin(), phases.end(), time,
+                                      [](Ns t, const Phase& phase) { return t < phase.time.end; });
+  return after != phases.end() && time >= after->time.begin;
+}
+
+}  // namespace
+
+std::vector<Phase> find_phases(const Process& process, const StepSeries& series) {
+  std::vector<Phase> phases;
+  if (series.steps.empty() || process.training_thread >= process.threads.size()) return phases;
+  const Thread& thread = process.threads[process.training_thread];
+  std::vector<Phase> evaluations, changes;
+  add_evaluations(thread, between_steps(process, series), evaluations);
+  add_calls(thread, OpClass::LoaderStart, PhaseKind::kEpochChange, changes);
+
+  const Ns started = end_of_warm_up(series);
+  if (process.start > 0 && started > process.start)
+    phases.push_back({PhaseKind::kStartup, {process.start, started}});
+  add_calls(thread, OpClass::Checkpoint, PhaseKind::kCheckpoint, phases);
+  for (const Phase& change : changes)
+    if (change.time.begin >= started && !contains(evaluations, change.time.begin)) phases.push_back(change);
+  phases.insert(phases.end(), evaluations.begin(), evaluations.end());
+  std::stable_sort(phases.begin(), phases.end(),
+                   [](const Phase& a, const Phase& b) { return a.time.begin < b.time.begin; });
+  return phases;
+}
+
+Interval training_span(const StepSeries& series, const std::vector<Phase>& phases) {
+  if (series.steps.empty()) return {};
+  Interval span{end_of_warm_up(series), series.steps.back().end};
+  for (const Phase& phase : phases) span.end = std::max(span.end, phase.time.end);
+  return span;
+}
+
+Ns total(const std::vector<Phase>& phases, PhaseKind kind) {
+  Ns sum = 0;
+  for (const Phase& phase : phases)
+    if (phase.kind == kind) sum += phase.time.length();
+  return sum;
+}
+
+}  // namespace gpuwatch::model
