@@ -11,6 +11,12 @@ namespace {
 using model::HostCall;
 using model::Ns;
 
+// What happens inside these is the input's affair, and has rules of its own.
+bool is_loaders(trace::OpClass op_class) {
+  return op_class == trace::OpClass::LoaderNext || op_class == trace::OpClass::LoaderStart ||
+         op_class == trace::OpClass::Fetch;
+}
+
 const model::Thread* training_thread(const RuleInput& input) {
   const uint32_t index = input.process.training_thread;
   return index < input.process.threads.size() ? &input.process.threads[index] : nullptr;
@@ -85,7 +91,7 @@ HostCalls training_calls(const RuleInput& input, const CallFilter& which) {
   result.ns_of_step.assign(steps.size(), 0);
   const model::Thread* thread = training_thread(input);
   if (!thread || steps.empty()) return result;
-  Ns covered = 0, longest = 0;
+  Ns covered = 0, longest = 0, in_loader = 0;
   size_t step = 0, counted_step = steps.size();
   for (uint32_t i = 0; i < thread->calls.size(); ++i) {
     const HostCall& call = thread->calls[i];
@@ -96,6 +102,8 @@ HostCalls training_calls(const RuleInput& input, const CallFilter& which) {
       result.bytes += bytes_of(*thread, call);
       continue;
     }
+    if (call.begin < in_loader) continue;
+    if (is_loaders(call.op_class)) in_loader = call.end;
     if (!which(call)) continue;
     covered = call.end;
     const Ns length = std::min(call.end, steps[step].step.end) - call.begin;
@@ -147,6 +155,13 @@ void settle_without(Finding& finding, const RuleInput& input, const HostCalls& c
   finding.prediction = prediction_without(input, calls, kept);
   const double saved = std::min((1 - kept) * calls.share(input), 0.99);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - saved);
+}
+
+bool is_synchronisation(const RuleInput& input, const predict::HostEvent& event) {
+  if (event.op_class == trace::OpClass::Sync && event.role == predict::HostRole::kSync) return true;
+  if (event.role != predict::HostRole::kBlockOnOwn || event.op_count != 1) return false;
+  const model::DeviceOp& op = input.device->operations[input.streams->ops[event.first_op].device_op];
+  return op.kind == trace::RecordKind::CopyD2H && double(op.bytes) <= kFewBytes;
 }
 
 }  // namespace gpuwatch::advise

@@ -29,6 +29,13 @@ struct HostCalls {
 std::vector<double> ns_before_events(const RuleInput& input, const std::vector<predict::HostEvent>& events,
                                      const HostCalls& calls);
 
+// A copy of at most so many bytes to the host is a way of waiting: a loss or a count, not data.
+inline constexpr double kFewBytes = 4096;
+
+// A synchronisation, or a copy of few bytes to the host that the host waited for. Needs a device.
+bool is_synchronisation(const RuleInput& input, const predict::HostEvent& event);
+
+// Those outside of loaders.
 HostCalls training_calls(const RuleInput& input, const CallFilter& which);
 
 // The step when only `kept` of the calls' time is left (0: none of it). On a device the recorded timeline is

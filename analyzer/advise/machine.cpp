@@ -123,8 +123,8 @@ double cpu_quota(const model::Process& process) {
 
 std::optional<predict::Prediction> prediction_with_cpu(const RuleInput& input, const MachineUse& use,
                                                        double cores) {
-  // What the samples say of the delay holds for the seconds between them; a tenth of it either way is what
-  // jobs of some seconds showed.
+  // What the samples say of the delay holds for the seconds between them; a tenth of it either way is
+  // assumed, not measured.
   constexpr double kDelaySpread = 0.1;
   const double delay = std::clamp(use.run_delay_share, 0.0, 0.95);
   std::optional<predict::Prediction> prediction;

@@ -51,7 +51,7 @@ class DeviceTrace:
         self.offsets = sorted(
             (row["device_ns"], row["monotonic_ns"]) for row in self.tables["ClockSample"] if row["device_ns"]
         )
-        self.ops = [self.device_op(*slot) for _, _, slot, _ in reader.slots if slot[0] in KINDS]
+        self.ops = [self.device_op(*slot) for _, _, slot, *_ in reader.slots if slot[0] in KINDS]
 
     def monotonic(self, device_ns):
         """Through the clock samples on both sides."""

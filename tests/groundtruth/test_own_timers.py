@@ -23,14 +23,14 @@ def images(tmp_path_factory):
     make_images(folder, 96)
     # The same pictures again: what matters is how many are decoded.
     for path in list(folder.glob("*/*.jpg")):
-        for copy in range(7):
+        for copy in range(15):
             path.with_name(f"{path.stem}-{copy}.jpg").write_bytes(path.read_bytes())
     return folder
 
 
 @pytest.mark.parametrize("workers", [0, 1])
 def test_data_time_of_an_imagenet_script(workers, images, inject):
-    """Steps of at least 0.3 s, printed rarely: the script's "Data" average times its steps is wait_s, within 1 %."""
+    """Data-bound steps of at least 0.3 s, printed rarely: the script's "Data" average times its steps is wait_s, within 1 %."""
     run = inject([sys.executable, PROGRAMS / "imagenet_meter.py", images, "--workers", workers])
     assert run.returncode == 0, run.stderr
     step, data, steps = None, None, 0

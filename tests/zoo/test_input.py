@@ -25,7 +25,7 @@ CASES = [
     Case(
         "dataloader-oversubscribed", CPU, has=["--threads", 4, "--augment-times", 8], neighbour=["--threads", 1, "--augment-times", 8],
         fix={"setting": "OMP_NUM_THREADS", "value": "1"}, location="loader = DataLoader(", gain="ceiling",
-        may_on_neighbour=("input-decode", "dataloader-workers"),
+        may_on_neighbour=("input-decode", "cpu-undersized", "dataloader-workers"),
     ),
     # 40 ms to make a batch beside 60 ms to use it: a worker hides it. The loader of the evaluation is not the one to change.
     Case(
@@ -58,7 +58,7 @@ CASES = [
     ),
     # Lists of numbers are pickled, sent through a pipe and made anew.
     Case(
-        "collate-cost", SLOW, together=True, has=["--workers", 1, "--service-ms", 5, "--list-length", 100_000, "--batches", 30],
+        "collate-cost", SLOW, together=True, has=["--workers", 1, "--service-ms", 5, "--list-length", 100_000, "--batches", 100],
         neighbour=["--workers", 1, "--service-ms", 5, "--train-ms", 60, "--batches", 30], gain="ceiling",
         fix={"setting": "batch"}, location="loader = DataLoader(", name="hand-over",
         behind=("dataloader-workers",), why_behind="two workers pickle beside each other",

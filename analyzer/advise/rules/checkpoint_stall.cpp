@@ -20,6 +20,7 @@ using trace::OpClass;
 
 constexpr double kLeastShare = 0.03;
 constexpr double kRare = 0.20;
+constexpr double kLeastBytes = 1 << 20;
 constexpr double kFailureHours = 24;
 
 constexpr Threshold kThresholds[] = {
@@ -27,6 +28,8 @@ constexpr Threshold kThresholds[] = {
      "below it run-to-run spread hides the change"},
     {"writes that are a checkpoint where no torch.save is seen: at most", kRare, "of the steps",
      "what happens more often is logging (logging-stall)"},
+    {"such writes in a job whose torch.save would be seen: at least", kLeastBytes, "bytes",
+     "a model is larger, what is logged is smaller"},
     {"time between failures that the proposed interval rests on", kFailureHours, "h",
      "an assumption; the best interval is sqrt(2 x cost x time between failures)"},
 };
@@ -41,7 +44,10 @@ HostCalls saving_calls(const RuleInput& input) {
       training_calls(input, [](const HostCall& c) { return c.op_class == OpClass::Checkpoint; });
   if (calls.calls > 0) return calls;
   calls = training_calls(input, is_write);
-  return double(calls.steps) <= kRare * double(input.rank.steps.size()) ? calls : HostCalls{};
+  const bool is_rare = double(calls.steps) <= kRare * double(input.rank.steps.size());
+  const bool is_large =
+      !input.process.facts.contains("torch") || calls.bytes >= kLeastBytes * double(calls.steps);
+  return is_rare && is_large ? calls : HostCalls{};
 }
 
 struct Saves {

@@ -88,9 +88,19 @@ Finding describe(const RuleInput& input, double share, double ms, uint32_t call)
   return finding;
 }
 
+// Without synchronisations the device would have had its next work while the script does its own: then they
+// are the cause (sync-per-step).
+bool would_be_hidden(const RuleInput& input, const Work& work) {
+  predict::StreamRecording running = assumed_streams(input);
+  predict::drop_synchronisations(
+      running, [&](const predict::HostEvent& event) { return is_synchronisation(input, event); });
+  return predict::replay(running).step_ms <= predict::replay(work.without).step_ms * kLeastSpeedup;
+}
+
 std::optional<Finding> on_device(const RuleInput& input, double share) {
   Work work = own_work(input);
   if (double(work.steps) < kLeastSteps * double(input.rank.steps.size())) return std::nullopt;
+  if (would_be_hidden(input, work)) return std::nullopt;
   Finding finding = describe(input, share, work.ns / double(input.rank.steps.size()) / 1e6, work.call);
   finding.prediction = stream_prediction(input, work.without);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(share, 0.99));
@@ -127,7 +137,8 @@ const Rule kHostWork{
     "The script itself computes on the thread that launches work: metrics, tokenising, a CPU optimizer, "
     "environment steps, augmentation.",
     "The device is idle and the training thread makes no call for a millisecond or more at the same place in "
-    "most steps. Launches close together are launch-bound, a wait for the device sync-per-step. Without a "
+    "most steps. Launches close together are launch-bound; work that would be hidden if the host did not "
+    "wait for the device is sync-per-step. Without a "
     "device the script's computing cannot be told from the model's: only sleeping and waiting for children "
     "are "
     "named.",

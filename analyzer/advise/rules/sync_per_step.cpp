@@ -5,6 +5,7 @@
 #include <map>
 
 #include "analyzer/advise/copies.h"
+#include "analyzer/advise/host_calls.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/rule.h"
 
@@ -19,7 +20,6 @@ using predict::HostEvent;
 using predict::HostRole;
 
 constexpr double kLeastPerStep = 0.5;
-constexpr double kFewBytes = 4096;
 
 constexpr Threshold kThresholds[] = {
     {"synchronisations at one place", kLeastPerStep, "a step",
@@ -27,14 +27,6 @@ constexpr Threshold kThresholds[] = {
     {"copy to the host that is a synchronisation", kFewBytes, "bytes", "a loss or a count, not data"},
     kLeastGain,
 };
-
-// A synchronisation, or a copy of few bytes to the host that the host waited for.
-bool is_sync(const RuleInput& input, const HostEvent& event) {
-  if (event.op_class == trace::OpClass::Sync && event.role == HostRole::kSync) return true;
-  if (event.role != HostRole::kBlockOnOwn || event.op_count != 1) return false;
-  const model::DeviceOp& op = input.device->operations[input.streams->ops[event.first_op].device_op];
-  return op.kind == trace::RecordKind::CopyD2H && double(op.bytes) <= kFewBytes;
-}
 
 uint64_t caller(const RuleInput& input, const HostEvent& event) {
   const model::Thread& thread = input.process.threads[event.thread];
@@ -53,7 +45,7 @@ std::map<uint64_t, Place> places(const RuleInput& input) {
   CopyFacts blocking = copy_facts(input, CopySource::kPageable);
   auto belongs_to_copy = blocking.filter();
   for (const HostEvent& event : input.streams->events) {
-    if (!is_sync(input, event) || belongs_to_copy(event)) continue;
+    if (!is_synchronisation(input, event) || belongs_to_copy(event)) continue;
     Place& place = result[caller(input, event)];
     place.members.push_back(uint64_t{event.thread} << 32 | event.call);
     place.thread = event.thread;

@@ -46,9 +46,9 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("data", type=Path)
     parser.add_argument("--workers", type=int, default=1)
-    parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--step-ms", type=float, default=350, help="at least; the computing is padded by a sleep")
-    parser.add_argument("--print-freq", type=int, default=8)
+    parser.add_argument("--batch-size", type=int, default=128)
+    parser.add_argument("--step-ms", type=float, default=100, help="the computing of a step is padded to this by a sleep")
+    parser.add_argument("--print-freq", type=int, default=4)
     options = parser.parse_args()
 
     torch.set_num_threads(1)
