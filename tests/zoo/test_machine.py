@@ -98,8 +98,8 @@ def small_shm(mib):
 
 
 def test_shm_limit(zoo):
-    """Four batches ahead and one in use, of 4 MiB each, in 24 MiB; the neighbour's batches are a quarter of that."""
-    prefix = small_shm(24)
+    """Four batches ahead, one in use and one being taken, of 4 MiB each, in 27 MiB; the neighbour's batches are a quarter of that."""
+    prefix = small_shm(27)
     if not can_run([*prefix, "true"]):
         pytest.skip("this machine allows no mount namespace with a tmpfs of the test's own")
     zoo.check(Case(
