@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training loop around a DataLoader whose batches cost a known time, which times its own waits. Knows nothing of gpuwatch.
 
-Prints JSON: seconds inside each next() that returned a batch, seconds of each step from the end of one to the end of the
-next (the change of epochs included, the first step left out), and CPU seconds used.
+Prints JSON: when each batch was asked for, came and was worked off (seconds of CLOCK_MONOTONIC); seconds inside each next()
+that returned a batch; seconds of each step from the end of one to the end of the next (the change of epochs included, the
+first step left out); CPU seconds used. With --log, each sample adds a line to that file: its index, begin, end, and the seconds that it was to cost.
 """
 
 import argparse
@@ -50,6 +51,7 @@ class Timed(Dataset):
 
     def __getitem__(self, index):
         options = self.options
+        began = time.monotonic()
         seconds = options.service_ms / 1e3 / options.batch
         if options.spread:
             of_batch = random.Random(index // options.batch)
@@ -59,6 +61,9 @@ class Timed(Dataset):
                 file.read()
         if seconds > 0:
             WORK[options.work](seconds)
+        if options.log:
+            with open(options.log, "a") as log:
+                log.write(f"[{index}, {began}, {time.monotonic()}, {seconds}]\n")
         return torch.zeros(options.values)
 
 
@@ -105,6 +110,7 @@ def arguments():
     parser.add_argument("--work", choices=sorted(WORK), default="sleep", help="what a sample costs")
     parser.add_argument("--think", choices=sorted(WORK), help="what a step costs; as --work")
     parser.add_argument("--cpu", action="store_true", help="--work python")
+    parser.add_argument("--log", help="file that gets a line a sample")
     parser.add_argument("--files", help="folder of 0.bin, 1.bin, ...: each sample reads one")
     options = parser.parse_args()
     if options.cpu:
@@ -139,22 +145,25 @@ def train(options):
     weight = torch.nn.Parameter(torch.zeros(options.values))
     optimizer = torch.optim.SGD([weight], lr=0.01)
     loader = make_loader(options)
-    waits, ends = [], []
+    asked, got, done = [], [], []
     for _ in range(options.epochs):
         batches = iter(loader)
         while True:
-            began = time.perf_counter()
+            began = time.monotonic()
             try:
                 batch = next(batches)
             except StopIteration:
                 break
-            waits.append(time.perf_counter() - began)
+            got.append(time.monotonic())
+            asked.append(began)
             WORK[options.think](options.think_ms / 1e3)
             weight.grad = batch.mean(0)
             optimizer.step()
-            ends.append(time.perf_counter())
-    steps = [b - a for a, b in zip(ends, ends[1:])]
-    print(json.dumps({"waits": waits, "steps": steps, "cpu_s": cpu_seconds()}))
+            done.append(time.monotonic())
+    result = {"asked": asked, "got": got, "done": done, "cpu_s": cpu_seconds()}
+    result["waits"] = [b - a for a, b in zip(asked, got)]
+    result["steps"] = [b - a for a, b in zip(done, done[1:])]
+    print(json.dumps(result))
 
 
 if __name__ == "__main__":
