@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -218,10 +219,10 @@ against a software device here, so this shows the recorder and the CUPTI session
 LOADER_STEP_GOAL = 0.4  # percent of a step
 
 
-def loader_job(batches):
+def loader_job(batches, service_ms, think_ms):
     """A training loop around a DataLoader. Batches cost a known time, asleep: the CPU time is the loader's own."""
     script = ROOT / "tests/groundtruth/programs/timed_loader.py"
-    options = {"--workers": 2, "--prefetch": 2, "--batches": batches, "--service-ms": 16, "--think-ms": 4}
+    options = {"--workers": 2, "--prefetch": 2, "--batches": batches, "--service-ms": service_ms, "--think-ms": think_ms}
     return [sys.executable, script, *(word for option in options.items() for word in option)]
 
 
@@ -245,13 +246,54 @@ class Counted:
         self.instructions = int(found[0]) if found and found[0].isdigit() else None
 
 
-def of_a_batch(settings, scratch, few, many):
-    """(instructions, CPU us, wall us) a batch: a long run less a short one, so that start-up cancels."""
-    short, long = (Counted(loader_job(batches), settings, scratch) for batches in (few, many))
+@dataclass
+class Batch:
+    """What a batch costs."""
+
+    instructions: float | None
+    cpu_us: float
+    wall_us: float
+
+
+def cost_of_a_batch(settings, scratch, few, many, **costs):
+    """A long run less a short one, so that start-up cancels."""
+    short, long = (Counted(loader_job(batches, **costs), settings, scratch) for batches in (few, many))
     batches = many - few
     instructions = None if None in (short.instructions, long.instructions) else (long.instructions - short.instructions) / batches
     cpu_us = (long.cpu_seconds - short.cpu_seconds) * 1e6 / batches
-    return instructions, cpu_us, (long.seconds - short.seconds) * 1e6 / batches
+    return Batch(instructions, cpu_us, (long.seconds - short.seconds) * 1e6 / batches)
+
+
+@dataclass
+class LoaderPairs:
+    """The same job without and with the library, alternating."""
+
+    alone: list
+    seen: list
+    directory: Path  # traces of the first pair
+
+    def added(self, what):
+        return [getattr(b, what) - getattr(a, what) for a, b in zip(self.alone, self.seen)]
+
+    def mean_alone(self, what):
+        return statistics.mean(getattr(batch, what) for batch in self.alone)
+
+    def instructions(self):
+        if any(batch.instructions is None for batch in self.alone + self.seen):
+            return "not counted on this machine"
+        return f"{interval(self.added('instructions'))} of {self.mean_alone('instructions'):.0f}"
+
+
+def loader_pairs(scratch, pairs, few, many, **costs):
+    alone, seen = [], []
+    name = "-".join(map(str, costs.values()))
+    for n in range(pairs):
+        settings = {"LD_PRELOAD": LIBRARY, "GPUWATCH_OUT": scratch / f"{name}.{n}"}
+        alone.append(cost_of_a_batch({}, scratch, few, many, **costs))
+        seen.append(cost_of_a_batch(settings, scratch, few, many, **costs))
+        if n:
+            shutil.rmtree(settings["GPUWATCH_OUT"])
+    return LoaderPairs(alone, seen, scratch / f"{name}.0")
 
 
 def calls_of_a_batch(directory, batches):
@@ -267,40 +309,38 @@ def calls_of_a_batch(directory, batches):
 
 def interval(values, digits=0):
     """Mean with its 95 % confidence interval, by Student's t."""
-    t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31}[len(values)]
+    t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 11: 2.23, 15: 2.14}[len(values)]
     half = t * statistics.stdev(values) / len(values) ** 0.5
     return f"{statistics.mean(values):.{digits}f} ± {half:.{digits}f}"
 
 
-def bench_loader(scratch, pairs=7, few=50, many=600):
-    alone, seen = [], []
-    for n in range(pairs):
-        settings = {"LD_PRELOAD": LIBRARY, "GPUWATCH_OUT": scratch / f"loader{n}"}
-        alone.append(of_a_batch({}, scratch, few, many))
-        seen.append(of_a_batch(settings, scratch, few, many))
-        if n:
-            shutil.rmtree(settings["GPUWATCH_OUT"])
-    # Both runs of a pair wrote into one directory.
-    calls = calls_of_a_batch(scratch / "loader0", few + many)
+def bench_loader(scratch, pairs=9):
+    few, many = 50, 600
+    asleep = loader_pairs(scratch, pairs, few, many, service_ms=16, think_ms=4)
+    # Batches that cost nothing: no sleep whose length varies hides what is added.
+    empty = loader_pairs(scratch, pairs, 500, 5000, service_ms=0, think_ms=0)
+    calls = calls_of_a_batch(asleep.directory, few + many)  # both runs of a pair wrote into one directory
+    more_calls = sum(calls.values()) - sum(calls_of_a_batch(empty.directory, 5500).values())
     listed = ", ".join(f"{times:.1f} {kind}" for kind, times in sorted(calls.items(), key=lambda item: -item[1]))
-    step_us = statistics.mean(wall for _, _, wall in alone)
-    cpu = [b[1] - a[1] for a, b in zip(alone, seen)]
-    share = [us / step_us * 100 for us in cpu]
-    instructions = [b[0] - a[0] for a, b in zip(alone, seen) if None not in (a[0], b[0])]
-    counted = f"{interval(instructions)} of {statistics.mean(a[0] for a in alone):.0f}" if len(instructions) == pairs else "not counted on this machine"
-    wall = [(b[2] / a[2] - 1) * 100 for a, b in zip(alone, seen)]
+    step_us = asleep.mean_alone("wall_us")
+    call_ns = hook_cost("recording", injected(GPUWATCH_OUT=scratch / "hooks", GPUWATCH_TRACE="cuda,io"))["copy"].median
+    computed = [(us + more_calls * call_ns / 1e3) / step_us * 100 for us in empty.added("cpu_us")]
+    wall = [(b.wall_us / a.wall_us - 1) * 100 for a, b in zip(asleep.alone, asleep.seen)]
     rows = [
-        ["instructions added a batch, user mode", counted, ""],
-        ["CPU time added a batch, user and kernel", f"{interval(cpu)} us", ""],
-        [f"that, of a step of {step_us / 1e3:.1f} ms", f"{interval(share, 2)} %", f"{LOADER_STEP_GOAL} %"],
-        ["wall time added to a step", f"{interval(wall, 2)} %", ""],
+        ["empty batches: instructions added a batch, user mode", empty.instructions(), ""],
+        ["empty batches: CPU time added a batch, user and kernel", f"{interval(empty.added('cpu_us'), 1)} us of {empty.mean_alone('cpu_us'):.0f}", ""],
+        [f"that and {more_calls:.0f} recorded calls more, of {call_ns:.0f} ns each, of a step of {step_us / 1e3:.1f} ms", f"{interval(computed, 2)} %", f"{LOADER_STEP_GOAL} %"],
+        ["batches of 16 ms: instructions added a batch", asleep.instructions(), ""],
+        ["batches of 16 ms: CPU time added a batch", f"{interval(asleep.added('cpu_us'))} us of {asleep.mean_alone('cpu_us'):.0f}", ""],
+        ["batches of 16 ms: wall time added to a step", f"{interval(wall, 2)} %", ""],
     ]
     return f"""## A job that waits for its loader
 
-PyTorch's DataLoader with 2 workers, batches of 4 samples that sleep for 4 ms each, and a training step that sleeps for 4 ms. All processes
-together, a run of {many} batches less one of {few} so that start-up cancels, {pairs} pairs with and without the library, alternating; means with
-their 95 % confidence intervals. Two of three processes are workers, whose cost is hidden where another bound is nearer: the
-CPU time over the step is the most that a step can get longer. Recorded a batch: {listed}.
+PyTorch's DataLoader with 2 workers and a training loop; all processes together, a long run less a short one so that start-up cancels,
+{pairs} pairs with and without the library, alternating; means with their 95 % confidence intervals. Once with batches that cost nothing,
+which shows what a batch costs us; once with batches of 4 samples that sleep for 4 ms each and steps that sleep for 4 ms, a step of
+{step_us / 1e3:.1f} ms. Two of three processes are workers, whose cost is hidden where another bound is nearer: CPU time over
+the step is the most that a step can get longer. Recorded a batch of the second kind: {listed}.
 
 {table(["", "measured", "goal"], rows)}
 """

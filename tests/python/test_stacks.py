@@ -73,7 +73,7 @@ def test_stall_carries_the_stack_that_the_program_logged(interpreter, run_watche
         found += len(within)
     assert found == len(sleeps)  # and none that the program did not log
     # What walks may cost is bounded: on a slow or busy machine some stalls go without.
-    assert found >= len(told["log"]) / 2
+    assert found >= len(told["log"]) / 10
 
 
 @ALL
