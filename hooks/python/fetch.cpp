@@ -91,8 +91,8 @@ PyObject* fetch(PyObject* original, PyObject* args, PyObject* keywords) {
   const uint32_t ordinal = t_activity.waiting_in ? t_activity.waiting_in->returned : t_worker.fetches++;
   Iterator* const outer = t_activity.fetching_for;
   t_activity.fetching_for = t_activity.waiting_in;
-  const ThreadCost cost;
   const record::Scope scope = record::enter(id(Op::python_fetch), loader);
+  const ThreadCost cost;  // within the scope: what it counts is no more than what passed
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
   const ThreadCost::Spent spent = cost.since();
   record::leave(scope, failed_if_null(result), loader, ordinal, spent.cpu, spent.io);

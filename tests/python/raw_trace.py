@@ -56,11 +56,11 @@ TABLES = {
     b"ENDP": ("ProcessEnd", "process:I reason:B code:i ticks:Q"),
 }
 OP_CLASSES = {
-    30: "Wait", 31: "Poll", 32: "Sleep", 33: "Read", 34: "Write", 35: "Open", 36: "Stat", 38: "Receive",
+    30: "Wait", 31: "Poll", 32: "Sleep", 33: "Read", 34: "Write", 35: "Open", 36: "Stat", 37: "Flush", 38: "Receive", 39: "Send",
     50: "LoaderNext", 51: "LoaderStart", 52: "IndexSent", 53: "BatchReceived", 54: "Fetch", 55: "Collate",
     56: "PinBatch", 57: "WorkerStart", 58: "OptimizerStep", 60: "GarbageCollection", 61: "Checkpoint",
 }  # fmt: skip
-WITH_MOUNT = {"Read", "Write", "Open", "Receive"}  # IoDetail
+WITH_MOUNT = {"Read", "Write", "Open", "Receive", "Send"}  # IoDetail
 WITHOUT_STREAM = {"Fetch", "LoaderNext", "OptimizerStep", *WITH_MOUNT}  # CpuDetail, IoDetail
 
 
