@@ -49,6 +49,7 @@ struct Receipt {
 };
 std::vector<Receipt> receipts(const model::LoaderPass& pass);
 
-HandOver measure_hand_over(const std::vector<const model::LoaderPass*>& passes, int workers);
+// is_crowded: more processes computed than there were cores, so that all costs were seen with waits for a core.
+HandOver measure_hand_over(const std::vector<const model::LoaderPass*>& passes, int workers, bool is_crowded);
 
 }  // namespace gpuwatch::predict

@@ -15,6 +15,8 @@ namespace {
 constexpr double kNsPerMs = 1e6;
 constexpr double kCompetes = 1.05;  // fetches stretched by less are not disturbed
 
+Scheduling sched() {
+  Scheduling r; if (getenv("TICK")) r.tick_ns = atof(getenv("TICK"))*1e6; if (getenv("PROMPT")) r.is_idle_core_prompt = atoi(getenv("PROMPT")); if (getenv("WAKE")) r.is_wake_up_prompt = atoi(getenv("WAKE")); return r; }
 // From the end of the last step of the pass before to the first next(), less what the pass simulates.
 double restart_ns(const LoaderRecording& recording, const RecordedPass& pass, const LoaderSetting& setting) {
   const Restart& restart = recording.restart;
@@ -76,7 +78,7 @@ std::vector<LoaderRecording> open_questions(const LoaderRecording& recording) {
 LoaderReplay replay(const LoaderRecording& recording, LoaderSetting setting) {
   Totals totals;
   for (const RecordedPass& pass : recording.passes) {
-    PassSimulation(recording, pass, setting).run(totals);
+    PassSimulation(recording, pass, setting, sched()).run(totals);
     if (pass.is_counted) totals.restart_ns += restart_ns(recording, pass, setting);
   }
   LoaderReplay result;

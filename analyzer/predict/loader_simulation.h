@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analyzer/predict/loader_replay.h"
+#include "analyzer/predict/run_queues.h"
 
 namespace gpuwatch::predict {
 
@@ -18,47 +19,45 @@ struct Totals {
 
 class PassSimulation {
  public:
-  PassSimulation(const LoaderRecording& recording, const RecordedPass& pass, const LoaderSetting& setting);
+  PassSimulation(const LoaderRecording& recording, const RecordedPass& pass, const LoaderSetting& setting,
+                 const Scheduling& scheduling = {});
 
   void run(Totals& totals);
 
  private:
-  // Something that takes time: a fetch in a worker, an inline fetch, the consumer's own work.
-  struct Job {
-    double left_ns = 0;
-    double cpu_share = 0;  // cores asked for while it runs; above 1: parallel work, all of it on CPUs
-    size_t core = 0;       // where its process is
-  };
   struct Task {
     size_t batch;
     double may_begin;
   };
   struct Message {
     size_t batch;
-    double left_ns;  // to send it
-    bool is_let_through = false;
+    double send_ns;
   };
   struct Worker {
     std::deque<Task> tasks;
     std::deque<Message> outbox;
     bool busy = false;
+    bool is_turning = false;  // between two batches that it owes
     bool is_new = false;  // has not sent a message yet
     size_t owed = 0;      // handed out, not yet taken by the consumer
     size_t batch = 0;
     double began = 0;
-    Job job;
+    Thread main;    // fetches
+    Thread sender;  // its feeder thread
+    bool is_let_through = false;  // the message that it sends: the worker paused meanwhile
   };
   // Takes messages off the queue: the consumer within next(), or the pin thread at any time.
   struct Receiver {
     enum { kIdle, kTaking, kPinning } state = kIdle;
     size_t batch = 0;
-    double left_ns = 0;
+    Thread pin_thread;            // without one it is the consumer that takes
     bool is_let_through = false;  // its worker paused meanwhile: the lock is ours until we are done
   };
   enum class Consumer { kStarting, kThinking, kFetching, kWaiting, kReturning };
   struct Activity {
     double* left_ns;
     double rate;
+    Thread* thread = nullptr;  // null: takes no CPU
   };
 
   BatchCost cost(size_t batch) const;
@@ -73,11 +72,11 @@ class PassSimulation {
   void receive();
   void pump();
   double pass_through(const Worker& worker) const;
-  bool consumer_computes() const;
-  void begin(Job& job, double left_ns, double cpu_share);
-  void find_jobs();
-  void fill_idle_cores();
-  void share_cores();
+  void begin(Thread& thread, double left_ns, double cpu_share);
+  void send_next(Worker& worker);
+  Thread& receiving_thread() { return setting_.pin ? receiver_.pin_thread : own_; }
+  double receive_rate() const;
+  void find_activities();
   void collect_activities();
   void advance();
   void settle_workers();
@@ -87,23 +86,20 @@ class PassSimulation {
   const LoaderRecording& recording_;
   const RecordedPass& pass_;
   const LoaderSetting setting_;
-  const double cores_;
   std::vector<Worker> workers_;
   std::vector<size_t> owner_of_;
   std::vector<bool> available_;  // received, and pinned if it has to be
   std::deque<size_t> messages_;  // sent, not taken
   std::deque<size_t> arrived_;   // available in the order in which they became so
   std::vector<Activity> activities_;
-  std::vector<Job*> jobs_;  // at work now
-  std::vector<std::vector<Job*>> on_core_;
-  std::vector<double> shares_, speeds_;  // of the jobs
-  double message_speed_ = 1;
+  std::vector<Thread*> running_;
+  RunQueues queues_;
   Totals* totals_ = nullptr;
   Receiver receiver_;
-  Job own_;
+  Thread own_;
   Consumer consumer_ = Consumer::kStarting;
   size_t sent_ = 0, taken_ = 0, returning_ = 0, cycle_ = 0;
-  double now_ = 0, finish_left_ = 0, lead_left_ = 0, entered_next_ = 0, think_began_ = 0;
+  double now_ = 0, lead_left_ = 0, entered_next_ = 0, think_began_ = 0;
 };
 
 }  // namespace gpuwatch::predict

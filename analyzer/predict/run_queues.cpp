@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/predict/run_queues.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace gpuwatch::predict {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+constexpr double kNoCore = 0.05;  // less of one more core than this is error of measurement
+constexpr double kComputes = 0.5;  // of its time
+constexpr double kNow = 1;        // ns; ticks are multiples that rounding may miss
+
+// How fast a thread advances when CPU work runs at `speed` (1: undisturbed). What is not CPU work is not slowed.
+// The threads of a parallel region wait for the slowest of them, spinning: the region loses twice. Training
+// on two cores took 15 ms a step alone and 60 ms beside two workers, where equal shares would have made
+// it 30.
+double rate(double cpu_share, double speed) {
+  if (cpu_share > 1) return speed * speed;
+  return 1 / (cpu_share / speed + 1 - cpu_share);
+}
+
+double use(double cpu_share, double speed) {
+  return cpu_share > 1 ? cpu_share * speed : cpu_share * rate(cpu_share, speed);
+}
+
+// The common speed of CPU work at which all threads together use no more than `cores`.
+double common_speed(const std::vector<double>& shares, double cores) {
+  double demand = 0;
+  for (double share : shares) demand += share;
+  if (demand <= cores) return 1;
+  double low = 0, high = 1;
+  for (int i = 0; i < 24; ++i) {
+    double middle = (low + high) / 2, used = 0;
+    for (double share : shares) used += use(share, middle);
+    (used > cores ? high : low) = middle;
+  }
+  return std::max(low, 1e-3);
+}
+
+bool is_sleeper(const Thread& thread) {
+  return thread.comes_first || thread.cpu_share < kComputes;
+}
+
+}  // namespace
+
+RunQueues::RunQueues(double cores, size_t most_threads, const Scheduling& scheduling)
+    : cores_(cores), scheduling_(scheduling) {
+  queues_.resize(size_t(std::clamp(std::ceil(cores - kNoCore), 1.0, double(std::max<size_t>(most_threads, 1)))));
+}
+
+double RunQueues::tick_after(double now_ns) const {
+  return (std::floor((now_ns + kNow) / scheduling_.tick_ns) + 1) * scheduling_.tick_ns;
+}
+
+// Threads that hardly compute, each on the core where it is, are in nobody's way.
+void RunQueues::fill(const std::vector<Thread*>& running) {
+  for (std::vector<Thread*>& queue : queues_) queue.clear();
+  for (Thread* thread : running)
+    if (thread->cpu_share >= kComputes) queues_[thread->core].push_back(thread);
+}
+
+void RunQueues::wake(Thread& thread, const std::vector<Thread*>& running, double now_ns) {
+  fill(running);
+  thread.may_run_ns = now_ns;
+  if (thread.cpu_share < kComputes || queues_[thread.core].empty()) return;
+  for (size_t core = 0; core < queues_.size(); ++core) {
+    if (!queues_[core].empty()) continue;
+    thread.core = core;
+    return;
+  }
+  if (!is_sleeper(thread) && !scheduling_.is_wake_up_prompt) thread.may_run_ns = tick_after(now_ns);
+}
+
+bool RunQueues::is_crowded_beside_idle() const {
+  bool is_crowded = false, is_idle = false;
+  for (const std::vector<Thread*>& queue : queues_) {
+    is_crowded |= queue.size() > 1;
+    is_idle |= queue.empty();
+  }
+  return is_crowded && is_idle;
+}
+
+// Of the threads on a core the one that waits is moved, which is each of them in turn, tick by tick.
+void RunQueues::balance(double now_ns) {
+  const size_t turn = size_t((now_ns + kNow) / scheduling_.tick_ns);
+  for (size_t core = 0; core < queues_.size(); ++core) {
+    if (!queues_[core].empty()) continue;
+    auto crowded = std::max_element(queues_.begin(), queues_.end(),
+                                    [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    if (crowded->size() < 2) return;
+    auto moved = crowded->begin() + std::ptrdiff_t(turn % crowded->size());
+    (*moved)->core = core;
+    (*moved)->may_run_ns = std::min((*moved)->may_run_ns, now_ns);
+    queues_[core].push_back(*moved);
+    crowded->erase(moved);
+  }
+}
+
+// A thread that waits for its turn has it as soon as no other computes on its core.
+void RunQueues::end_waits(double now_ns) {
+  for (std::vector<Thread*>& queue : queues_) {
+    const auto computes = [&](const Thread* thread) {
+      return !is_sleeper(*thread) && thread->may_run_ns <= now_ns + kNow;
+    };
+    if (std::any_of(queue.begin(), queue.end(), computes)) continue;
+    auto next = std::min_element(queue.begin(), queue.end(), [](const Thread* a, const Thread* b) {
+      return a->may_run_ns < b->may_run_ns;
+    });
+    if (next != queue.end()) (*next)->may_run_ns = std::min((*next)->may_run_ns, now_ns);
+  }
+}
+
+void RunQueues::share(const std::vector<Thread*>& running, double now_ns) {
+  fill(running);
+  next_change_ns_ = kNever;
+  const double tick = tick_after(now_ns);
+  const bool is_tick = tick_after(now_ns - 2 * kNow) < tick;
+  if (is_crowded_beside_idle()) {
+    if (scheduling_.is_idle_core_prompt || is_tick)
+      balance(now_ns);
+    else
+      next_change_ns_ = tick;
+  }
+  end_waits(now_ns);
+  set_rates(running, now_ns);
+}
+
+// Of the threads on one core that come first, or of the others. Returns the part of the core that they use.
+double RunQueues::set_rates_of(const std::vector<Thread*>& running, size_t core, bool comes_first,
+                               double capacity, double now_ns) {
+  const auto is_meant = [&](const Thread* thread) {
+    return thread->core == core && is_sleeper(*thread) == comes_first;
+  };
+  const auto waits = [&](const Thread* thread) { return thread->may_run_ns > now_ns + kNow; };
+  shares_.clear();
+  for (const Thread* thread : running)
+    if (is_meant(thread) && !waits(thread)) shares_.push_back(thread->cpu_share);
+  const double speed = common_speed(shares_, capacity);
+  double used = 0;
+  for (Thread* thread : running) {
+    if (!is_meant(thread)) continue;
+    thread->rate = waits(thread) ? 0 : rate(thread->cpu_share, speed);
+    if (waits(thread))
+      next_change_ns_ = std::min(next_change_ns_, thread->may_run_ns);
+    else
+      used += use(thread->cpu_share, speed);
+  }
+  return used;
+}
+
+// Each core shared by those on it, all cores by what can be had of them together.
+void RunQueues::set_rates(const std::vector<Thread*>& running, double now_ns) {
+  shares_.clear();
+  for (const Thread* thread : running) shares_.push_back(thread->cpu_share);
+  used_ = 0;
+  if (std::any_of(shares_.begin(), shares_.end(), [](double share) { return share > 1; })) {
+    const double speed = common_speed(shares_, cores_);
+    for (Thread* thread : running) {
+      thread->rate = rate(thread->cpu_share, speed);
+      used_ += use(thread->cpu_share, speed);
+    }
+    return;
+  }
+  for (size_t core = 0; core < queues_.size(); ++core) {
+    const double first = set_rates_of(running, core, true, 1, now_ns);
+    used_ += first + set_rates_of(running, core, false, 1 - first, now_ns);
+  }
+  if (used_ <= cores_) return;
+  for (Thread* thread : running) thread->rate *= cores_ / used_;
+  used_ = cores_;
+}
+
+}  // namespace gpuwatch::predict
