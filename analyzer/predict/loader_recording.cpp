@@ -169,18 +169,19 @@ auto began_in(const CpuUse& use) {
   };
 }
 
-// Of the interval, the part spent outside next(); and the CPU time of fetches made inline.
+// Of the interval, the part spent outside next(); and the CPU time that next() itself took.
 void consumer_share(const std::vector<const LoaderPass*>& passes, const CpuUse& use, double& think,
-                    double& inline_cpu) {
+                    const HandOver& hand_over, double& in_next_cpu) {
   double in_next = 0;
-  inline_cpu = 0;
+  in_next_cpu = 0;
   for (const LoaderPass* pass : passes) {
     for (const Batch& batch : pass->batches) {
       Ns overlap = std::min(batch.next.end, use.end) - std::max(batch.next.begin, use.begin);
       if (overlap <= 0) continue;
       in_next += double(overlap);
-      if (pass->workers.empty() && batch.next.length() > 0)
-        inline_cpu += double(batch.fetch_cpu_ns) * double(overlap) / double(batch.next.length());
+      const double cpu =
+          pass->workers.empty() ? double(batch.fetch_cpu_ns) : hand_over.take_ns + hand_over.finish_ns;
+      in_next_cpu += cpu * double(overlap) / double(batch.next.length());
     }
   }
   think = double(use.end - use.begin) - in_next;
@@ -204,13 +205,13 @@ void measure_cores(const Process& process, const RankAttribution& rank,
   if (std::abs(use->machine - cores) < 0.5 && busy <= kFull * cores && all_lived)
     recording.cores = std::clamp(cores - (busy - use->own - use->children), 0.5, cores);
   recording.used_cores = std::min(use->own + use->children, recording.cores);
-  double think = 0, inline_cpu = 0;
-  consumer_share(passes, *use, think, inline_cpu);
+  double think = 0, in_next_cpu = 0;
+  consumer_share(passes, *use, think, recording.hand_over, in_next_cpu);
   double wall = double(use->end - use->begin);
   if (think < wall * 0.02) return;
   // While it waits for a CPU, training asks for one as well.
   double running = std::max(think - use->run_delay * wall, think * kLeastRunning);
-  recording.think_cores = std::clamp((use->own * wall - inline_cpu) / running, 0.0, cores);
+  recording.think_cores = std::clamp((use->own * wall - in_next_cpu) / running, 0.0, cores);
   // What next() itself computes is counted here, too: a bit more than one core is still one thread.
   if (recording.think_cores > 1 && recording.think_cores < kParallel) recording.think_cores = 1;
   recording.think_cores_known = true;

@@ -15,8 +15,6 @@ namespace {
 constexpr double kNsPerMs = 1e6;
 constexpr double kCompetes = 1.05;  // fetches stretched by less are not disturbed
 
-Scheduling sched() {
-  Scheduling r; if (getenv("TICK")) r.tick_ns = atof(getenv("TICK"))*1e6; if (getenv("PROMPT")) r.is_idle_core_prompt = atoi(getenv("PROMPT")); if (getenv("WAKE")) r.is_wake_up_prompt = atoi(getenv("WAKE")); return r; }
 // From the end of the last step of the pass before to the first next(), less what the pass simulates.
 double restart_ns(const LoaderRecording& recording, const RecordedPass& pass, const LoaderSetting& setting) {
   const Restart& restart = recording.restart;
@@ -69,6 +67,7 @@ std::vector<LoaderRecording> open_questions(const LoaderRecording& recording) {
   }
   if (!recording.think_cores_known && recording.think_cores_worst != recording.think_cores)
     result.emplace_back(recording).think_cores = recording.think_cores_worst;
+  for (int looks : {kFewestLooks, kMostLooks}) result.emplace_back(recording).scheduling.looks = looks;
   if (recording.cores_low > 0) result.emplace_back(recording).cores = recording.cores_low;
   return result;
 }
@@ -78,7 +77,7 @@ std::vector<LoaderRecording> open_questions(const LoaderRecording& recording) {
 LoaderReplay replay(const LoaderRecording& recording, LoaderSetting setting) {
   Totals totals;
   for (const RecordedPass& pass : recording.passes) {
-    PassSimulation(recording, pass, setting, sched()).run(totals);
+    PassSimulation(recording, pass, setting).run(totals);
     if (pass.is_counted) totals.restart_ns += restart_ns(recording, pass, setting);
   }
   LoaderReplay result;

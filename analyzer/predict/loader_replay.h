@@ -5,9 +5,8 @@
 // The protocol is PyTorch's: prefetch_factor x workers indices are handed out ahead, index i to worker
 // i mod workers; batches are taken in order; each batch that is taken hands out one more index. A finished
 // batch is a message: its worker sends it, the consumer (or the pin thread, which then copies it) takes one
-// after the other off a queue. Without workers the consumer fetches inline. CPU is shared: while workers and
-// consumer ask for more cores than can be had, everything that computes slows down by the same factor,
-// everything that sleeps or reads does not.
+// after the other off a queue. Without workers the consumer fetches inline. Whatever computes takes its turn in
+// the run queue of a core (run_queues.h); what sleeps or reads is not slowed by others.
 //
 // Nanoseconds throughout; pure functions of their arguments (random numbers have a fixed seed).
 #pragma once
@@ -19,6 +18,7 @@
 #include "analyzer/attribute/attribution.h"
 #include "analyzer/model/run.h"
 #include "analyzer/predict/prediction.h"
+#include "analyzer/predict/run_queues.h"
 
 namespace gpuwatch::predict {
 
@@ -83,6 +83,7 @@ struct LoaderRecording {
   LoaderSetting setting;  // as it was recorded
   HandOver hand_over;
   Restart restart;
+  Scheduling scheduling;
   double cores = 1;              // CPU that workers and consumer can really get together
   double cores_low = 0;          // at least, as far as the recording tells; 0: as `cores`
   double think_cores = 0;        // CPUs that the process uses while the consumer works

@@ -25,12 +25,13 @@ double share_of(const BatchCost& batch) {
 }  // namespace
 
 PassSimulation::PassSimulation(const LoaderRecording& recording, const RecordedPass& pass,
-                               const LoaderSetting& setting, const Scheduling& scheduling)
+                               const LoaderSetting& setting)
     : recording_(recording),
       pass_(pass),
       setting_(setting),
       workers_(size_t(std::max(setting.workers, 0))),
-      queues_(setting.cores > 0 ? setting.cores : recording.cores, workers_.size() + 1, scheduling) {
+      queues_(setting.cores > 0 ? setting.cores : recording.cores, workers_.size() + 1,
+              recording.scheduling) {
   for (size_t i = 0; i < workers_.size(); ++i) {
     workers_[i].main.core = workers_[i].sender.core = (i + 1) % queues_.count();
     workers_[i].sender.comes_first = true;
@@ -208,7 +209,7 @@ void PassSimulation::begin(Thread& thread, double left_ns, double cpu_share) {
   thread.cpu_share = cpu_share;
   if (thread.is_awake) return;
   find_activities();
-  queues_.wake(thread, running_, now_);
+  queues_.wake(thread, running_);
   thread.is_awake = true;
 }
 

@@ -19,8 +19,7 @@ struct Totals {
 
 class PassSimulation {
  public:
-  PassSimulation(const LoaderRecording& recording, const RecordedPass& pass, const LoaderSetting& setting,
-                 const Scheduling& scheduling = {});
+  PassSimulation(const LoaderRecording& recording, const RecordedPass& pass, const LoaderSetting& setting);
 
   void run(Totals& totals);
 

@@ -62,16 +62,14 @@ void RunQueues::fill(const std::vector<Thread*>& running) {
     if (thread->cpu_share >= kComputes) queues_[thread->core].push_back(thread);
 }
 
-void RunQueues::wake(Thread& thread, const std::vector<Thread*>& running, double now_ns) {
+void RunQueues::wake(Thread& thread, const std::vector<Thread*>& running) {
   fill(running);
-  thread.may_run_ns = now_ns;
   if (thread.cpu_share < kComputes || queues_[thread.core].empty()) return;
   for (size_t core = 0; core < queues_.size(); ++core) {
     if (!queues_[core].empty()) continue;
     thread.core = core;
     return;
   }
-  if (!is_sleeper(thread) && !scheduling_.is_wake_up_prompt) thread.may_run_ns = tick_after(now_ns);
 }
 
 bool RunQueues::is_crowded_beside_idle() const {
@@ -93,23 +91,8 @@ void RunQueues::balance(double now_ns) {
     if (crowded->size() < 2) return;
     auto moved = crowded->begin() + std::ptrdiff_t(turn % crowded->size());
     (*moved)->core = core;
-    (*moved)->may_run_ns = std::min((*moved)->may_run_ns, now_ns);
     queues_[core].push_back(*moved);
     crowded->erase(moved);
-  }
-}
-
-// A thread that waits for its turn has it as soon as no other computes on its core.
-void RunQueues::end_waits(double now_ns) {
-  for (std::vector<Thread*>& queue : queues_) {
-    const auto computes = [&](const Thread* thread) {
-      return !is_sleeper(*thread) && thread->may_run_ns <= now_ns + kNow;
-    };
-    if (std::any_of(queue.begin(), queue.end(), computes)) continue;
-    auto next = std::min_element(queue.begin(), queue.end(), [](const Thread* a, const Thread* b) {
-      return a->may_run_ns < b->may_run_ns;
-    });
-    if (next != queue.end()) (*next)->may_run_ns = std::min((*next)->may_run_ns, now_ns);
   }
 }
 
@@ -118,41 +101,43 @@ void RunQueues::share(const std::vector<Thread*>& running, double now_ns) {
   next_change_ns_ = kNever;
   const double tick = tick_after(now_ns);
   const bool is_tick = tick_after(now_ns - 2 * kNow) < tick;
-  if (is_crowded_beside_idle()) {
-    if (scheduling_.is_idle_core_prompt || is_tick)
+  if (!is_crowded_beside_idle()) {
+    looks_left_ = scheduling_.looks;
+  } else {
+    if (is_tick && tick != looked_at_) {
+      --looks_left_;
+      looked_at_ = tick;
+    }
+    if (looks_left_ <= 0) {
       balance(now_ns);
-    else
+      looks_left_ = scheduling_.looks;
+    } else {
       next_change_ns_ = tick;
+    }
   }
-  end_waits(now_ns);
-  set_rates(running, now_ns);
+  set_rates(running);
 }
 
-// Of the threads on one core that come first, or of the others. Returns the part of the core that they use.
-double RunQueues::set_rates_of(const std::vector<Thread*>& running, size_t core, bool comes_first,
-                               double capacity, double now_ns) {
-  const auto is_meant = [&](const Thread* thread) {
-    return thread->core == core && is_sleeper(*thread) == comes_first;
-  };
-  const auto waits = [&](const Thread* thread) { return thread->may_run_ns > now_ns + kNow; };
+// Of the threads on one core, those that mostly sleep or the others. Returns the part of the core that they use.
+double RunQueues::set_rates_of(const std::vector<Thread*>& running, size_t core, bool sleepers, double capacity) {
+  std::vector<Thread*> meant;
   shares_.clear();
-  for (const Thread* thread : running)
-    if (is_meant(thread) && !waits(thread)) shares_.push_back(thread->cpu_share);
+  for (Thread* thread : running) {
+    if (thread->core != core || is_sleeper(*thread) != sleepers) continue;
+    meant.push_back(thread);
+    shares_.push_back(thread->cpu_share);
+  }
   const double speed = common_speed(shares_, capacity);
   double used = 0;
-  for (Thread* thread : running) {
-    if (!is_meant(thread)) continue;
-    thread->rate = waits(thread) ? 0 : rate(thread->cpu_share, speed);
-    if (waits(thread))
-      next_change_ns_ = std::min(next_change_ns_, thread->may_run_ns);
-    else
-      used += use(thread->cpu_share, speed);
+  for (Thread* thread : meant) {
+    thread->rate = rate(thread->cpu_share, speed);
+    used += use(thread->cpu_share, speed);
   }
   return used;
 }
 
 // Each core shared by those on it, all cores by what can be had of them together.
-void RunQueues::set_rates(const std::vector<Thread*>& running, double now_ns) {
+void RunQueues::set_rates(const std::vector<Thread*>& running) {
   shares_.clear();
   for (const Thread* thread : running) shares_.push_back(thread->cpu_share);
   used_ = 0;
@@ -165,8 +150,8 @@ void RunQueues::set_rates(const std::vector<Thread*>& running, double now_ns) {
     return;
   }
   for (size_t core = 0; core < queues_.size(); ++core) {
-    const double first = set_rates_of(running, core, true, 1, now_ns);
-    used_ += first + set_rates_of(running, core, false, 1 - first, now_ns);
+    const double first = set_rates_of(running, core, true, 1);
+    used_ += first + set_rates_of(running, core, false, 1 - first);
   }
   if (used_ <= cores_) return;
   for (Thread* thread : running) thread->rate *= cores_ / used_;
