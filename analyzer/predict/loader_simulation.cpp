@@ -151,9 +151,11 @@ void PassSimulation::end_fetch(Worker& worker) {
   worker.is_let_through = true;
   if (receiver_.state == Receiver::kTaking && owner_of_[receiver_.batch] == owner_of_[worker.batch])
     receiver_.is_let_through = true;
-  double send_ns = pass_.batches[worker.batch].send_ns;
-  if (std::exchange(worker.is_new, false)) send_ns += recording_.restart.first_send_ns;
-  worker.outbox.push_back({worker.batch, send_ns});
+  const double send_ns = pass_.batches[worker.batch].send_ns;
+  // A new worker waits for its connections to be set up.
+  const double connect_ns = std::exchange(worker.is_new, false) ? recording_.restart.first_send_ns : 0;
+  const double whole_ns = send_ns + connect_ns;
+  worker.outbox.push_back({worker.batch, whole_ns, whole_ns > 0 ? kHandOverShare * send_ns / whole_ns : 0});
   if (worker.outbox.size() == 1) send_next(worker);
   if (pass_.batches[worker.batch].counted) {
     totals_->fetch_wall_ns += now_ - worker.began;
@@ -163,7 +165,7 @@ void PassSimulation::end_fetch(Worker& worker) {
 
 void PassSimulation::send_next(Worker& worker) {
   worker.is_let_through = worker.sender.is_awake = false;
-  if (!worker.outbox.empty()) begin(worker.sender, worker.outbox.front().send_ns, kHandOverShare);
+  if (!worker.outbox.empty()) begin(worker.sender, worker.outbox.front().send_ns, worker.outbox.front().cpu_share);
 }
 
 // The next message, if one is there: in the order in which they came, whichever batch is waited for.
@@ -217,19 +219,21 @@ void PassSimulation::begin(Thread& thread, double left_ns, double cpu_share) {
 void PassSimulation::find_activities() {
   activities_.clear();
   auto add = [&](Thread& thread, double pace = 1) { activities_.push_back({&thread.left_ns, pace, &thread}); };
-  auto add_message = [&](Thread& thread, double pace) {
-    thread.cpu_share = kHandOverShare * pace;
+  auto add_message = [&](Thread& thread, double cpu_share, double pace) {
+    thread.cpu_share = cpu_share * pace;
     add(thread, pace);
   };
   if (consumer_ == Consumer::kStarting) activities_.push_back({&lead_left_, 1});
   else if (own_.is_awake && consumer_ != Consumer::kWaiting) add(own_);
   for (Worker& worker : workers_) {
     if (worker.main.is_awake) add(worker.main);
-    if (worker.sender.is_awake) add_message(worker.sender, worker.is_let_through ? 1 : pass_through(worker));
+    if (worker.sender.is_awake)
+      add_message(worker.sender, worker.outbox.front().cpu_share,
+                  worker.is_let_through ? 1 : pass_through(worker));
   }
   if (receiver_.state == Receiver::kPinning) add(receiver_.pin_thread);
   if (receiver_.state == Receiver::kTaking && receiving_thread().is_awake)
-    add_message(receiving_thread(), receive_rate());
+    add_message(receiving_thread(), kHandOverShare, receive_rate());
   running_.clear();
   for (const Activity& activity : activities_)
     if (activity.thread) running_.push_back(activity.thread);

@@ -31,6 +31,7 @@ class PassSimulation {
   struct Message {
     size_t batch;
     double send_ns;
+    double cpu_share;
   };
   struct Worker {
     std::deque<Task> tasks;
