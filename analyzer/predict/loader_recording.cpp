@@ -21,6 +21,7 @@ using model::Process;
 constexpr size_t kMostBatches = 3000;  // the latest; more does not sharpen the mean, only the wait for it
 constexpr double kFull = 0.93;
 constexpr double kParallel = 1.3;
+constexpr double kTrainingComputes = 0.5;  // of its time
 constexpr double kLeastRunning = 0.25;
 constexpr double kLeastCores = 0.25;
 constexpr double kCompetes = 1.02;       // in the replay: workers and training got into each other's way
@@ -187,6 +188,19 @@ void consumer_share(const std::vector<const LoaderPass*>& passes, const CpuUse& 
   think = double(use.end - use.begin) - in_next;
 }
 
+double think_ms(const LoaderRecording& recording) {
+  Mean think;
+  for (const RecordedPass& pass : recording.passes)
+    for (const BatchCost& batch : pass.batches)
+      if (batch.counted) think.add(batch.think_ns);
+  return think.value(0) * recording.batches_per_step / 1e6;
+}
+
+void scale_think(LoaderRecording& recording, double factor) {
+  for (RecordedPass& pass : recording.passes)
+    for (BatchCost& batch : pass.batches) batch.think_ns *= factor;
+}
+
 void measure_cores(const Process& process, const RankAttribution& rank,
                    const std::vector<const LoaderPass*>& passes, LoaderRecording& recording) {
   double cores = std::max(1u, process.cpu_count);
@@ -215,24 +229,14 @@ void measure_cores(const Process& process, const RankAttribution& rank,
   // What next() itself computes is counted here, too: a bit more than one core is still one thread.
   if (recording.think_cores > 1 && recording.think_cores < kParallel) recording.think_cores = 1;
   recording.think_cores_known = true;
+  // Training that mostly sleeps waits for a CPU as often within next() as outside.
+  if (recording.think_cores >= kTrainingComputes) scale_think(recording, running / think);
 }
 
-double think_ms(const LoaderRecording& recording) {
-  Mean think;
-  for (const RecordedPass& pass : recording.passes)
-    for (const BatchCost& batch : pass.batches)
-      if (batch.counted) think.add(batch.think_ns);
-  return think.value(0) * recording.batches_per_step / 1e6;
-}
-
-void scale_think(LoaderRecording& recording, double factor) {
-  for (RecordedPass& pass : recording.passes)
-    for (BatchCost& batch : pass.batches) batch.think_ns *= factor;
-}
-
-// The recorded work of the consumer was itself slowed where the CPUs were short: find the undisturbed work
-// that the model slows to the recorded one.
+// The recorded work of the consumer was itself slowed where the CPUs were short. By how much the sampler says;
+// where it does not, find the undisturbed work that the model slows to the recorded one.
 void undisturb_think(LoaderRecording& recording) {
+  if (recording.think_cores_known) return;
   double recorded = think_ms(recording);
   for (int i = 0; i < 4 && recorded > 0; ++i) {
     double replayed = replay(recording, recording.setting).think_ms;

@@ -47,7 +47,7 @@ bool is_sleeper(const Thread& thread) {
 }  // namespace
 
 RunQueues::RunQueues(double cores, size_t most_threads, const Scheduling& scheduling)
-    : cores_(cores), scheduling_(scheduling) {
+    : cores_(cores), scheduling_(scheduling), looks_left_(scheduling.looks) {
   queues_.resize(size_t(std::clamp(std::ceil(cores - kNoCore), 1.0, double(std::max<size_t>(most_threads, 1)))));
 }
 
