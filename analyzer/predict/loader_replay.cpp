@@ -88,8 +88,9 @@ std::vector<LoaderRecording> open_questions(const LoaderRecording& recording, co
     slow.hand_over.busy_factor = kKeepsLock;
     result.emplace_back(recording).hand_over.take_ns /= 2;
   } else if (!hand_over.is_split) {
-    result.emplace_back(recording).hand_over.take_ns = hand_over.take_ns + hand_over.send_ns;
-    result.emplace_back(recording).hand_over.take_ns /= 2;
+    // Of sending and taking together, taking was 0.49 to 0.66 in the eight jobs that showed both.
+    for (double part : {0.4, 0.75})
+      result.emplace_back(recording).hand_over.take_ns = part * (hand_over.take_ns + hand_over.send_ns);
   }
   if (!recording.think_cores_known && recording.think_cores_worst != recording.think_cores)
     result.emplace_back(recording).think_cores = recording.think_cores_worst;
