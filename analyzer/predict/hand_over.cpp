@@ -180,8 +180,7 @@ std::vector<Receipt> receipts(const LoaderPass& pass) {
   return result;
 }
 
-HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes, int workers,
-                           bool is_crowded) {
+HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes, int workers, bool is_crowded) {
   if (workers <= 0) return {.take_ns = kAssumedNs};
   Times dispatch{is_crowded}, turnaround{is_crowded}, first_turnaround{is_crowded}, finish{is_crowded};
   Cost waited(is_crowded);

@@ -49,7 +49,8 @@ struct Receipt {
 };
 std::vector<Receipt> receipts(const model::LoaderPass& pass);
 
-// is_crowded: more processes computed than there were cores, so that all costs were seen with waits for a core.
+// is_crowded: more processes computed than there were cores, so that all costs were seen with waits for a
+// core.
 HandOver measure_hand_over(const std::vector<const model::LoaderPass*>& passes, int workers, bool is_crowded);
 
 }  // namespace gpuwatch::predict

@@ -27,7 +27,7 @@ constexpr double kLeastCores = 0.25;
 constexpr double kCompetes = 1.02;       // in the replay: workers and training got into each other's way
 constexpr double kLeastUse = 0.5;        // of the cores that a job is said to be limited by
 constexpr double kFewCores = 1.3;        // no ordinary scheduling any more
-constexpr double kCrowded = 1.1;        // fetches stretched by more waited for a core as a rule
+constexpr double kCrowded = 1.1;         // fetches stretched by more waited for a core as a rule
 constexpr double kWaitedForCpu = 1.005;  // fetches stretched by less are as good as undisturbed
 
 double median(std::vector<double> values, double otherwise) {
@@ -212,10 +212,11 @@ void measure_cores(const Process& process, const RankAttribution& rank,
   if (!use) return;
   // What other programs take can be told only where the affinity mask is the whole machine. On a machine that
   // is full, what they take is what this job left them: how much it would get is told by how long it waited.
-  // Its idle time is measured, its busy time sampled by the timer: over a second the two made 2.08 of 2 cores.
-  // Workers that ended meanwhile are missing among the children.
+  // Its idle time is measured, its busy time sampled by the timer: over a second the two made 2.08 of 2
+  // cores. Workers that ended meanwhile are missing among the children.
   const double busy = cores - use->machine_idle;
-  const bool all_lived = recording.setting.persistent || std::none_of(passes.begin(), passes.end(), began_in(*use));
+  const bool all_lived =
+      recording.setting.persistent || std::none_of(passes.begin(), passes.end(), began_in(*use));
   if (std::abs(use->machine - cores) < 0.5 && busy <= kFull * cores && all_lived)
     recording.cores = std::clamp(cores - (busy - use->own - use->children), 0.5, cores);
   recording.used_cores = std::min(use->own + use->children, recording.cores);
@@ -233,8 +234,8 @@ void measure_cores(const Process& process, const RankAttribution& rank,
   if (recording.think_cores >= kTrainingComputes) scale_think(recording, running / think);
 }
 
-// The recorded work of the consumer was itself slowed where the CPUs were short. By how much the sampler says;
-// where it does not, find the undisturbed work that the model slows to the recorded one.
+// The recorded work of the consumer was itself slowed where the CPUs were short. By how much the sampler
+// says; where it does not, find the undisturbed work that the model slows to the recorded one.
 void undisturb_think(LoaderRecording& recording) {
   if (recording.think_cores_known) return;
   double recorded = think_ms(recording);
@@ -383,7 +384,8 @@ std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAt
   recording.setting.pin = configured.pin_memory == 1;
   auto typical = typical_batch(rank, passes);
   if (!typical) return std::nullopt;
-  recording.hand_over = measure_hand_over(passes, recording.setting.workers, recorded_stretch(passes) > kCrowded);
+  recording.hand_over =
+      measure_hand_over(passes, recording.setting.workers, recorded_stretch(passes) > kCrowded);
   recording.restart = measure_restart(process, loader, recording.hand_over);
   add_passes(process, rank, loader, passes, *typical, recording);
   recording.measured_step_ms = rank.mean_step_ms();

@@ -16,9 +16,9 @@ constexpr double kNsPerMs = 1e6;
 constexpr double kCompetes = 1.05;  // fetches stretched by less are not disturbed
 constexpr double kFixedPart = 0.5;
 
-// Of what workers took to start or stop, recorded for one number of them, a part is the pass's and a part each
-// worker's: 1, 2 and 4 of them took 15, 23 and 33 ms to start. One number does not tell the parts: half and
-// half is assumed, and both ends stay possible.
+// Of what workers took to start or stop, recorded for one number of them, a part is the pass's and a part
+// each worker's: 1, 2 and 4 of them took 15, 23 and 33 ms to start. One number does not tell the parts: half
+// and half is assumed, and both ends stay possible.
 double for_workers(double per_worker_ns, int workers, int recorded, double fixed_part) {
   if (workers <= 0) return 0;
   return per_worker_ns * (recorded > 0 ? fixed_part * recorded + (1 - fixed_part) * workers : workers);
@@ -73,7 +73,8 @@ void ask_restarts(const LoaderRecording& recording, const LoaderSetting& setting
     if (!restart.is_warm_seen) result.emplace_back(recording).restart.reset_ns = 0;
   } else if (recording.setting.persistent || recording.setting.workers <= 0) {
     Restart& quick = result.emplace_back(recording).restart;
-    for (double* cost : {&quick.start_ns, &quick.come_up_ns, &quick.first_send_ns, &quick.stop_ns}) *cost /= 2;
+    for (double* cost : {&quick.start_ns, &quick.come_up_ns, &quick.first_send_ns, &quick.stop_ns})
+      *cost /= 2;
   }
 }
 

@@ -5,8 +5,8 @@
 // The protocol is PyTorch's: prefetch_factor x workers indices are handed out ahead, index i to worker
 // i mod workers; batches are taken in order; each batch that is taken hands out one more index. A finished
 // batch is a message: its worker sends it, the consumer (or the pin thread, which then copies it) takes one
-// after the other off a queue. Without workers the consumer fetches inline. Whatever computes takes its turn in
-// the run queue of a core (run_queues.h); what sleeps or reads is not slowed by others.
+// after the other off a queue. Without workers the consumer fetches inline. Whatever computes takes its turn
+// in the run queue of a core (run_queues.h); what sleeps or reads is not slowed by others.
 //
 // Nanoseconds throughout; pure functions of their arguments (random numbers have a fixed seed).
 #pragma once

@@ -165,7 +165,8 @@ void PassSimulation::end_fetch(Worker& worker) {
 
 void PassSimulation::send_next(Worker& worker) {
   worker.is_let_through = worker.sender.is_awake = false;
-  if (!worker.outbox.empty()) begin(worker.sender, worker.outbox.front().send_ns, worker.outbox.front().cpu_share);
+  if (!worker.outbox.empty())
+    begin(worker.sender, worker.outbox.front().send_ns, worker.outbox.front().cpu_share);
 }
 
 // The next message, if one is there: in the order in which they came, whichever batch is waited for.
@@ -218,13 +219,17 @@ void PassSimulation::begin(Thread& thread, double left_ns, double cpu_share) {
 // What takes time now; what waits for the interpreter's lock is slowed and asks for less CPU.
 void PassSimulation::find_activities() {
   activities_.clear();
-  auto add = [&](Thread& thread, double pace = 1) { activities_.push_back({&thread.left_ns, pace, &thread}); };
+  auto add = [&](Thread& thread, double pace = 1) {
+    activities_.push_back({&thread.left_ns, pace, &thread});
+  };
   auto add_message = [&](Thread& thread, double cpu_share, double pace) {
     thread.cpu_share = cpu_share * pace;
     add(thread, pace);
   };
-  if (consumer_ == Consumer::kStarting) activities_.push_back({&lead_left_, 1});
-  else if (own_.is_awake && consumer_ != Consumer::kWaiting) add(own_);
+  if (consumer_ == Consumer::kStarting)
+    activities_.push_back({&lead_left_, 1});
+  else if (own_.is_awake && consumer_ != Consumer::kWaiting)
+    add(own_);
   for (Worker& worker : workers_) {
     if (worker.main.is_awake) add(worker.main);
     if (worker.sender.is_awake)
@@ -251,7 +256,8 @@ void PassSimulation::advance() {
   collect_activities();
   double until = queues_.next_change_ns();
   for (const Activity& activity : activities_)
-    if (activity.rate > 0 || *activity.left_ns <= 0) until = std::min(until, now_ + (*activity.left_ns <= 0 ? 0 : *activity.left_ns / activity.rate));
+    if (activity.rate > 0 || *activity.left_ns <= 0)
+      until = std::min(until, now_ + (*activity.left_ns <= 0 ? 0 : *activity.left_ns / activity.rate));
   for (const Worker& worker : workers_)
     if (!worker.busy && !worker.is_turning && !worker.tasks.empty())
       until = std::min(until, std::max(now_, worker.tasks.front().may_begin));
@@ -279,7 +285,8 @@ void PassSimulation::settle_workers() {
       send_next(worker);
     }
     const bool may_begin = !worker.tasks.empty() && worker.tasks.front().may_begin <= now_ + kDone;
-    if (!worker.busy && may_begin && (!worker.is_turning || worker.main.left_ns <= kDone)) start_fetch(worker);
+    if (!worker.busy && may_begin && (!worker.is_turning || worker.main.left_ns <= kDone))
+      start_fetch(worker);
   }
 }
 

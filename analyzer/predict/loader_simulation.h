@@ -38,12 +38,12 @@ class PassSimulation {
     std::deque<Message> outbox;
     bool busy = false;
     bool is_turning = false;  // between two batches that it owes
-    bool is_new = false;  // has not sent a message yet
-    size_t owed = 0;      // handed out, not yet taken by the consumer
+    bool is_new = false;      // has not sent a message yet
+    size_t owed = 0;          // handed out, not yet taken by the consumer
     size_t batch = 0;
     double began = 0;
-    Thread main;    // fetches
-    Thread sender;  // its feeder thread
+    Thread main;                  // fetches
+    Thread sender;                // its feeder thread
     bool is_let_through = false;  // the message that it sends: the worker paused meanwhile
   };
   // Takes messages off the queue: the consumer within next(), or the pin thread at any time.

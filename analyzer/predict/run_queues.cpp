@@ -9,14 +9,14 @@ namespace gpuwatch::predict {
 namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
-constexpr double kNoCore = 0.05;  // less of one more core than this is error of measurement
+constexpr double kNoCore = 0.05;   // less of one more core than this is error of measurement
 constexpr double kComputes = 0.5;  // of its time
-constexpr double kNow = 1;        // ns; ticks are multiples that rounding may miss
+constexpr double kNow = 1;         // ns; ticks are multiples that rounding may miss
 
-// How fast a thread advances when CPU work runs at `speed` (1: undisturbed). What is not CPU work is not slowed.
-// The threads of a parallel region wait for the slowest of them, spinning: the region loses twice. Training
-// on two cores took 15 ms a step alone and 60 ms beside two workers, where equal shares would have made
-// it 30.
+// How fast a thread advances when CPU work runs at `speed` (1: undisturbed). What is not CPU work is not
+// slowed. The threads of a parallel region wait for the slowest of them, spinning: the region loses twice.
+// Training on two cores took 15 ms a step alone and 60 ms beside two workers, where equal shares would have
+// made it 30.
 double rate(double cpu_share, double speed) {
   if (cpu_share > 1) return speed * speed;
   return 1 / (cpu_share / speed + 1 - cpu_share);
@@ -48,7 +48,8 @@ bool is_sleeper(const Thread& thread) {
 
 RunQueues::RunQueues(double cores, size_t most_threads, const Scheduling& scheduling)
     : cores_(cores), scheduling_(scheduling), looks_left_(scheduling.looks) {
-  queues_.resize(size_t(std::clamp(std::ceil(cores - kNoCore), 1.0, double(std::max<size_t>(most_threads, 1)))));
+  queues_.resize(
+      size_t(std::clamp(std::ceil(cores - kNoCore), 1.0, double(std::max<size_t>(most_threads, 1)))));
 }
 
 double RunQueues::tick_after(double now_ns) const {
@@ -118,8 +119,10 @@ void RunQueues::share(const std::vector<Thread*>& running, double now_ns) {
   set_rates(running);
 }
 
-// Of the threads on one core, those that mostly sleep or the others. Returns the part of the core that they use.
-double RunQueues::set_rates_of(const std::vector<Thread*>& running, size_t core, bool sleepers, double capacity) {
+// Of the threads on one core, those that mostly sleep or the others. Returns the part of the core that they
+// use.
+double RunQueues::set_rates_of(const std::vector<Thread*>& running, size_t core, bool sleepers,
+                               double capacity) {
   std::vector<Thread*> meant;
   shares_.clear();
   for (Thread* thread : running) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that share cores as Linux lets them: each core has a queue of its own. A thread that wakes up goes to
-// a core that is idle, else it queues where it ran last. Three threads on two cores are one alone and two that
-// share, not three times two thirds; and when the one alone goes to sleep, its core stays idle until it looks
-// into the other's queue. Nanoseconds; no state outside the object.
+// Threads that share cores as Linux lets them: each core has a queue of its own. A thread that wakes up goes
+// to a core that is idle, else it queues where it ran last. Three threads on two cores are one alone and two
+// that share, not three times two thirds; and when the one alone goes to sleep, its core stays idle until it
+// looks into the other's queue. Nanoseconds; no state outside the object.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,11 @@ namespace gpuwatch::predict {
 // Linux (kernel/sched/fair.c). A core that goes idle may look for waiting threads at once; it does not where
 // that was seldom worth it (sched_balance_newidle() weighs the expected idle time against the cost; from 6.19
 // on it also tries only as often as it succeeded before). Then the timer of a core with a queue makes it look
-// (nohz_balancer_kick()), CONFIG_HZ times a second: 250 by default (kernel/Kconfig.hz). But that timer has just
-// ended a slice, and what ran within sysctl_sched_migration_cost (0.5 ms) counts as hot in the cache and stays
-// (task_hot()), until cache_nice_tries (1 within a last-level cache) looks and one more have failed: so it
-// takes the first to the third look. Two jobs recorded with three computing processes on two cores: looks = 0
-// replays their steps 2 and 8 % too short, 1: 2 and 6 % too short, 2: within 1 %, 3: 4 and 9 % too long.
+// (nohz_balancer_kick()), CONFIG_HZ times a second: 250 by default (kernel/Kconfig.hz). But that timer has
+// just ended a slice, and what ran within sysctl_sched_migration_cost (0.5 ms) counts as hot in the cache and
+// stays (task_hot()), until cache_nice_tries (1 within a last-level cache) looks and one more have failed: so
+// it takes the first to the third look. Two jobs recorded with three computing processes on two cores: looks
+// = 0 replays their steps 2 and 8 % too short, 1: 2 and 6 % too short, 2: within 1 %, 3: 4 and 9 % too long.
 struct Scheduling {
   double tick_ns = 4e6;
   int looks = 2;  // timer interrupts until it takes over; 0: at once
