@@ -14,13 +14,14 @@ namespace gpuwatch::predict {
 // outnumber cores it decides several percent of a step.
 //
 // Linux (kernel/sched/fair.c). A core that goes idle may look for waiting threads at once; it does not where
-// that was seldom worth it (sched_balance_newidle() weighs the expected idle time against the cost; from 6.19
-// on it also tries only as often as it succeeded before). Then the timer of a core with a queue makes it look
+// that was seldom worth it (sched_balance_newidle() weighs the expected idle time against the cost; newer
+// ones also try only as often as it succeeded before). Then the timer of a core with a queue makes it look
 // (nohz_balancer_kick()), CONFIG_HZ times a second: 250 by default (kernel/Kconfig.hz). But that timer has
 // just ended a slice, and what ran within sysctl_sched_migration_cost (0.5 ms) counts as hot in the cache and
 // stays (task_hot()), until cache_nice_tries (1 within a last-level cache) looks and one more have failed: so
-// it takes the first to the third look. Two jobs recorded with three computing processes on two cores: looks
-// = 0 replays their steps 2 and 8 % too short, 1: 2 and 6 % too short, 2: within 1 %, 3: 4 and 9 % too long.
+// it takes the first to the third look. 2 is the middle; the others stay possible. Of two jobs recorded with
+// three computing processes on two cores, one in C code and one in Python, the replay misses their own steps
+// by -3 and -11 % with looks = 0, by -4 and -8 % with 1, by -3 and 0 % with 2, by 2 and -2 % with 3.
 struct Scheduling {
   double tick_ns = 4e6;
   int looks = 2;  // timer interrupts until it takes over; 0: at once

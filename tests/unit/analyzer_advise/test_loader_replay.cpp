@@ -172,6 +172,38 @@ TEST(LoaderReplay, StartsWorkersAnewInEachPassUnlessTheyLive) {
   EXPECT_NEAR(step_ms(recording, setting), 20 + (first + 9 * warm) / 400, 1e-3);
 }
 
+TEST(LoaderReplay, CountsHalfOfARestartForThePassAndHalfForEachWorker) {
+  LoaderRecording recording = constant(10, 40, 0, 8, 100);
+  for (BatchCost& batch : recording.passes[0].batches) batch.counted = true;
+  recording.passes[0].is_counted = true;
+  recording.setting = {2, 2, true};
+  recording.restart.start_ns = 10e6;  // of each of the two recorded workers
+  LoaderRecording free = recording;
+  free.restart.start_ns = 0;
+  auto restart_ms = [&](int workers) { return 100 * (step_ms(recording, workers) - step_ms(free, workers)); };
+  EXPECT_NEAR(restart_ms(2), 20, 1e-6);
+  EXPECT_NEAR(restart_ms(4), (20 + 40) / 2.0, 1e-6);
+  const Range range = replay_range(recording, {4, 2, true});
+  EXPECT_LE(range.low, step_ms(free, 4) + 0.2 + 1e-6);   // all of it the pass's
+  EXPECT_GE(range.high, step_ms(free, 4) + 0.4 - 1e-6);  // all of it the workers'
+}
+
+// Two workers that compute beside training that computes, on two cores: 34 ms of CPU a batch are 17 ms at
+// best, and the time that a core stays idle beside a crowded one comes on top.
+TEST(LoaderReplay, LosesTimeWhereACoreIsIdleBesideACrowdedOne) {
+  LoaderRecording recording = constant(24, 10, 1, 2);
+  recording.think_cores = 1;
+  recording.scheduling.looks = 0;
+  const double at_once = step_ms(recording, 2);
+  EXPECT_NEAR(at_once, 17, 0.4);
+  recording.scheduling.looks = 3;
+  EXPECT_GT(step_ms(recording, 2), at_once * 1.01);
+  const Range range = replay_range(recording, {2, 2, true});
+  EXPECT_LE(range.low, at_once);
+  EXPECT_GE(range.high, step_ms(recording, 2) - 1e-6);
+  EXPECT_NEAR(step_ms(constant(24, 10, 1, 8), 2), 12, 0.1);  // no core is short: nothing is lost
+}
+
 TEST(LoaderReplay, SaysWhyNothingIsGained) {
   LoaderRecording recording = constant(10, 20, 0, 8);
   EXPECT_EQ(limit(recording, {.workers = 4}), Limit::kTraining);
