@@ -19,8 +19,8 @@ import sys
 from collections import defaultdict
 
 COPIES = {"copy.h2d": "copy.h2d", "copy.d2h": "copy.d2h", "copy.d2d": "copy.d2d", "copy.p2p": "copy.d2d", "memset": "copy.d2d"}
-SYNCS = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize")
-ALLOCATIONS = ("cudaMalloc", "cudaHostAlloc", "cudaHostRegister", "cudaFree", "cudaHostUnregister")
+SYNCS = ("cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize", "cuCtxSynchronize", "cuStreamSynchronize")
+ALLOCATIONS = ("cudaMalloc", "cudaHostAlloc", "cudaHostRegister", "cudaFree", "cudaHostUnregister", "cuMemAlloc", "cuMemFree")
 GRAPH_BUILDING = ("cudaGraphInstantiate", "cudaStreamBeginCapture", "cudaStreamEndCapture")
 FEEDING = ("launch.api", "launch.dispatch", "device.launch_gap")
 # What a program's phase means for time outside of CUDA calls.
@@ -167,7 +167,7 @@ class Oracle:
         api, op = call["api"], self.op_of.get(call.get("corr"))
         if api.startswith(SYNCS) or self.is_small_read(call):
             return "sync"
-        if api.startswith("cudaMemcpy"):
+        if api.startswith(("cudaMemcpy", "cuMemcpy")):
             return "copy.staging" if op and op["kind"] == "copy.h2d" and op["src"] == "pageable" else "launch.api"
         if api.startswith(ALLOCATIONS):
             return "alloc"

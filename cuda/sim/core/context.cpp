@@ -3,9 +3,7 @@
 
 #include <dlfcn.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <mutex>
+#include <atomic>
 
 #include "config.h"
 
@@ -14,20 +12,6 @@ namespace gpuwatch::sim {
 namespace {
 
 thread_local uint32_t t_device = 0;
-
-void inject() {
-  const char* path = std::getenv("CUDA_INJECTION64_PATH");
-  if (!path || !*path) return;
-  void* library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  using Initialize = int (*)();
-  const auto initialize =
-      library ? reinterpret_cast<Initialize>(dlsym(library, "InitializeInjection")) : nullptr;
-  if (initialize) {
-    initialize();
-  } else {
-    std::fprintf(stderr, "[gpuwatch simulated device] CUDA_INJECTION64_PATH: cannot use %s\n", path);
-  }
-}
 
 }  // namespace
 
@@ -41,11 +25,37 @@ bool set_current_device(int device) {
   return true;
 }
 
+Stream* stream_of(const void* handle) {
+  constexpr uintptr_t kDefault = 0, kLegacy = 1, kPerThread = 2;  // cudaStreamLegacy, CU_STREAM_LEGACY, ...
+  Timeline& timeline = Timeline::instance();
+  switch (reinterpret_cast<uintptr_t>(handle)) {
+    case kDefault:
+      if (!PerThreadDefault::active()) return timeline.legacy_stream(current_device());
+      [[fallthrough]];
+    case kPerThread:
+      return timeline.per_thread_stream(current_device());
+    case kLegacy:
+      return timeline.legacy_stream(current_device());
+  }
+  auto* stream = static_cast<Stream*>(const_cast<void*>(handle));
+  return timeline.is_stream(stream) ? stream : nullptr;
+}
+
+void report_sync(SyncKind kind, const Stream* stream, uint32_t event, const ApiCall& call, Ns end_ns) {
+  Observer* observer = current_observer();
+  if (!observer) return;
+  observer->on_sync({kind, stream ? stream->device : current_device(), stream ? stream->id : 0, event,
+                     call.correlation(), call.begin_ns(), end_ns});
+}
+
 void ensure_initialized() {
-  // Not call_once: the injected library may call CUDA from InitializeInjection, on this thread.
+  // Not call_once: an injected library may call CUDA while it is initialised, on this thread.
   static std::atomic<bool> started{false};
   if (started.load(std::memory_order_acquire) || started.exchange(true)) return;
-  inject();
+  void* driver = dlopen("libcuda.so.1", RTLD_NOW);
+  if (const auto inject = driver ? reinterpret_cast<void (*)()>(dlsym(driver, "gwsim_inject")) : nullptr) {
+    inject();
+  }
 }
 
 }  // namespace gpuwatch::sim

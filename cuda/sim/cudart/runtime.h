@@ -4,12 +4,11 @@
 
 #include <cuda_runtime_api.h>
 
-#include <mutex>
-
 #include "callback_ids.h"
 #include "core/api_call.h"
 #include "core/config.h"
 #include "core/context.h"
+#include "core/event.h"
 #include "core/graph.h"
 #include "core/kernel.h"
 #include "core/timeline.h"
@@ -49,19 +48,14 @@ class RuntimeCall : public ApiCall {
 };
 
 // Null for a handle that is none.
-Stream* resolve(cudaStream_t handle);
+inline Stream* resolve(cudaStream_t handle) {
+  return stream_of(handle);
+}
 
 inline cudaStream_t handle_of(Stream* stream) {
   return reinterpret_cast<cudaStream_t>(stream);
 }
 
-struct Event {
-  std::mutex mutex;
-  uint32_t id = 0;
-  bool timing = true;
-  MarkerRef marker;        // of the last record
-  CapturedPoint captured;  // if that record was captured
-};
 inline Event* resolve(cudaEvent_t handle) {
   return reinterpret_cast<Event*>(handle);
 }
@@ -78,7 +72,5 @@ const Kernel* find_kernel(const void* function_or_handle);
 
 // Address and size of a __device__ variable; false if unknown.
 bool find_symbol(const void* symbol, void** address, size_t* size_bytes);
-
-void report_sync(SyncKind kind, const Stream* stream, uint32_t event, const ApiCall& call, Ns end_ns);
 
 }  // namespace gpuwatch::sim

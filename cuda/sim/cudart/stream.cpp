@@ -3,31 +3,6 @@
 
 namespace gpuwatch::sim {
 
-Stream* resolve(cudaStream_t handle) {
-  Timeline& timeline = Timeline::instance();
-  if (handle == nullptr) {
-    return PerThreadDefault::active() ? timeline.per_thread_stream(current_device())
-                                      : timeline.legacy_stream(current_device());
-  }
-  if (handle == cudaStreamLegacy) return timeline.legacy_stream(current_device());
-  if (handle == cudaStreamPerThread) return timeline.per_thread_stream(current_device());
-  Stream* stream = reinterpret_cast<Stream*>(handle);
-  return timeline.is_stream(stream) ? stream : nullptr;
-}
-
-void report_sync(SyncKind kind, const Stream* stream, uint32_t event, const ApiCall& call, Ns end_ns) {
-  Observer* observer = current_observer();
-  if (!observer) return;
-  SyncEvent sync{kind,
-                 stream ? stream->device : current_device(),
-                 stream ? stream->id : 0,
-                 event,
-                 call.correlation(),
-                 call.begin_ns(),
-                 end_ns};
-  observer->on_sync(sync);
-}
-
 namespace {
 
 cudaError_t create(RuntimeCall& call, cudaStream_t* out, unsigned flags, int priority) {
@@ -91,20 +66,7 @@ GWSIM_EXPORT cudaError_t cudaStreamWaitEvent(cudaStream_t handle, cudaEvent_t ev
   Stream* stream = resolve(handle);
   Event* event = resolve(event_handle);
   if (!stream || !event) return call.done(cudaErrorInvalidResourceHandle);
-  MarkerRef marker;
-  CapturedPoint captured;
-  {
-    std::lock_guard lock(event->mutex);
-    marker = event->marker;
-    captured = event->captured;
-  }
-  if (captured.capture) {
-    join_capture(*stream, captured);
-  } else if (is_capturing(*stream)) {
-    return call.done(cudaErrorStreamCaptureIsolation);
-  } else if (marker) {
-    Timeline::instance().wait(*stream, marker);
-  }
+  if (!event->make_wait(*stream)) return call.done(cudaErrorStreamCaptureIsolation);
   report_sync(SyncKind::kStreamWaitEvent, stream, event->id, call, now_ns());
   return call.done();
 }

@@ -4,6 +4,8 @@
   generate.py ids CUDA_INCLUDE CUPTI_INCLUDE OUT     callback ids and names, error names
   generate.py stubs LIBRARY INCLUDE OUT              loud stubs: cudart, cuda, cupti or nccl
   generate.py per-thread CUDA_INCLUDE OUT            the runtime's _ptsz and _ptds entry points
+  generate.py driver-per-thread CUDA_INCLUDE OUT     the driver's
+  generate.py entry-points CUDA_INCLUDE OUT          what cuGetProcAddress can find
 
 A stub is a weak definition: where a source file defines the function, the linker takes that one.
 """
@@ -70,7 +72,7 @@ def names_of(library, include):
     if library == "cuda":
         text = headers.text_of(include / "cuda.h")
         names = set(headers.declarations(text, "CUDAAPI")) | set(headers.renamed(text).values())
-        return {n for n in names | headers.driver_per_thread(text) if n.startswith("cu")}
+        return {n for n in names | set(headers.driver_per_thread(text)) if n.startswith("cu")}
     if library == "cupti":
         names = set()
         for header in sorted(include.glob("cupti*.h")):
@@ -120,6 +122,38 @@ def write_per_thread(include, out):
     Path(out).write_text("\n".join(lines) + "\n")
 
 
+def write_driver_per_thread(include, out):
+    text = headers.text_of(Path(include) / "cuda.h")
+    declared = headers.declarations(text, "CUDAAPI")
+    known = set(re.findall(r"kDriverCbid_(\w+) =", (Path(out).parent / "callback_ids.h").read_text()))
+    lines = [LICENCE, '#include "driver/driver.h"\n', "using namespace gpuwatch::sim;\n"]
+    for exported, plain in sorted(headers.driver_per_thread(text).items()):
+        if plain not in declared:
+            continue
+        arguments = ", ".join(headers.argument_names(declared[plain]))
+        cbid = f"kDriverCbid_{exported}" if exported in known else "0"
+        lines.append(
+            f"GWSIM_EXPORT CUresult {exported}({declared[plain]}) {{\n"
+            f'  static constexpr ApiInfo kInfo{{ApiDomain::kDriver, {cbid}, "{exported}"}};\n'
+            f"  PerThreadDefault scope(kInfo);\n  return {plain}({arguments});\n}}"
+        )
+    Path(out).write_text("\n".join(lines) + "\n")
+
+
+def write_entry_points(include, out):
+    include = Path(include)
+    typedefs = headers.text_of(include / "cudaTypedefs.h")
+    rows = headers.driver_versions(typedefs, names_of("cuda", include))
+    lines = [LICENCE, '#include "driver/entry_points.h"\n']
+    # Of whatever type; only the addresses are wanted. So this file does not include cuda.h.
+    lines += [f'extern "C" int {function}(void);' for function in sorted({row[3] for row in rows})]
+    lines += ["\nnamespace gpuwatch::sim {\n", "const EntryPoint kEntryPoints[] = {"]
+    for name, version, per_thread, function in rows:
+        lines.append(f'    {{"{name}", {version}, {str(per_thread).lower()}, reinterpret_cast<void*>(&{function})}},')
+    lines += ["};", f"const size_t kEntryPointCount = {len(rows)};", "\n}  // namespace gpuwatch::sim"]
+    Path(out).write_text("\n".join(lines) + "\n")
+
+
 def main(arguments):
     if arguments[:1] == ["ids"] and len(arguments) == 4:
         write_ids(*arguments[1:])
@@ -127,6 +161,10 @@ def main(arguments):
         write_stubs(*arguments[1:])
     elif arguments[:1] == ["per-thread"] and len(arguments) == 3:
         write_per_thread(*arguments[1:])
+    elif arguments[:1] == ["driver-per-thread"] and len(arguments) == 3:
+        write_driver_per_thread(*arguments[1:])
+    elif arguments[:1] == ["entry-points"] and len(arguments) == 3:
+        write_entry_points(*arguments[1:])
     else:
         sys.exit(__doc__)
 

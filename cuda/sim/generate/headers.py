@@ -21,7 +21,8 @@ def declarations(text, convention):
             depth += {"(": 1, ")": -1}.get(text[at], 0)
             at += 1
         if text[at:].lstrip().startswith(";"):
-            found[match.group(1)] = " ".join(text[match.end() : at - 1].split())
+            # Some are declared again, in the shape of an older release, for the vendor's own use.
+            found.setdefault(match.group(1), " ".join(text[match.end() : at - 1].split()))
     return found
 
 
@@ -57,9 +58,28 @@ def renamed(text):
 
 
 def driver_per_thread(text):
-    """Exported names of the per-thread default stream variants of the driver."""
-    wrapped = re.findall(r"__CUDA_API_PT(DS|SZ)\((cu[A-Z]\w*)\)", text)
-    return {f"{name}_pt{kind.lower()}" for kind, name in wrapped}
+    """{exported name: plain name} of the driver's functions for the per-thread default stream."""
+    wrapped = re.findall(r"#\s*define\s+(cu[A-Z]\w*)\s+__CUDA_API_PT(DS|SZ)\((cu[A-Z]\w*)\)", text)
+    return {f"{name}_pt{kind.lower()}": plain for plain, kind, name in wrapped}
+
+
+def driver_versions(typedefs, exported):
+    """[(name, version, per thread, exported name)]: which function a name means from which CUDA version on.
+
+    `typedefs` is the text of cudaTypedefs.h: PFN_cuMemAlloc_v3020. The n-th version of a name is the n-th of cuMemAlloc,
+    cuMemAlloc_v2, ... that is exported.
+    """
+    versions = {}
+    for name, version, suffix in re.findall(r"\*PFN_(cu\w+?)_v(\d+)(_pt(?:ds|sz))?\)", typedefs):
+        versions.setdefault((name, suffix), set()).add(int(version))
+    rows = []
+    for (name, suffix), numbers in versions.items():
+        pattern = re.compile(rf"{name}(?:_v(\d+))?{suffix}")
+        matches = filter(None, map(pattern.fullmatch, exported))
+        functions = [m[0] for m in sorted(matches, key=lambda m: int(m[1] or 1))]
+        assert len(functions) == len(numbers), (name, numbers, functions)
+        rows += [(name, version, bool(suffix), function) for version, function in zip(sorted(numbers), functions)]
+    return sorted(rows)
 
 
 def callback_ids(path, domain):
