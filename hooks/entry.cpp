@@ -57,6 +57,7 @@ void write_operations() noexcept {
   record::on_file_start(python::on_recording);
   context::add_sample_source(cuda::nvml::sample);
   libc::arm();
+  injection::arm();
   python::arm();
 }
 

@@ -18,6 +18,7 @@ namespace gpuwatch::hooks {
 #define GW_NCCL(name, params, args, op_class, ...) GW_ROW(name, op_class, #name)
 #define GW_LIBC(ret, name, params, args, op_class, ...) GW_ROW(name, op_class, #name)
 #define GW_PYTHON(identifier, op_class, name) GW_ROW(identifier, op_class, name)
+#define GW_INJECTION(...)
 #define GW_TENSORFLOW(identifier, op_class, name, symbol) GW_ROW(identifier, op_class, name)
 
 // The order is not part of the format: each trace carries its own Operation tables.
@@ -48,6 +49,7 @@ static_assert(sizeof kOperations / sizeof kOperations[0] == static_cast<size_t>(
 #undef GW_NCCL
 #undef GW_LIBC
 #undef GW_PYTHON
+#undef GW_INJECTION
 #undef GW_TENSORFLOW
 
 constexpr uint16_t id(Op op) noexcept {

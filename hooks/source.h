@@ -13,6 +13,10 @@ namespace gpuwatch::hooks {
 
 namespace cudart {
 void on_recording() noexcept;
+void on_driver_start() noexcept;  // the driver is being initialised, whoever asked for it: evidence
+}  // namespace cudart
+namespace injection {
+void arm() noexcept;
 }
 namespace libc {
 void arm() noexcept;

@@ -25,6 +25,7 @@ SOURCES = {
     "cupti": ("CUDA driver", "CUPTI callbacks", r"GW_DRIVER\((?P<name>\w+), (?P<op_class>\w+)"),
     "nccl": ("NCCL", "symbol interposition", r"GW_NCCL\((?P<name>\w+), \([^)]*\),\s*\([^)]*\),\s*(?P<op_class>\w+)"),
     "libc": ("libc", "symbol interposition, recorded above the threshold", r"GW_LIBC\([^,]+, (?P<name>\w+), \([^)]*\), \([^)]*\), (?P<op_class>\w+)"),
+    "injection": ("Injection", "official injection protocols", r'GW_INJECTION\((?P<name>\w+), "(?P<op_class>[^"]+)"'),
     "tensorflow": ("TensorFlow", "symbol interposition", r'GW_TENSORFLOW\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
     "python": ("Python", "wrapped in the interpreter", r'GW_(?:PYTHON|METHOD)\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
 }

@@ -8,6 +8,7 @@
 #include "cuda/nvml/sampler.h"
 #include "hooks/cupti/cupti.h"
 #include "hooks/evidence.h"
+#include "hooks/injection/injection.h"
 #include "hooks/modules.h"
 #include "hooks/operations.h"
 #include "hooks/python/stack.h"
@@ -70,12 +71,26 @@ uint64_t volume(const Parameters* p) noexcept {
 // --- the common path
 // -----------------------------------------------------------------------------------------
 
+// torch.profiler needs CUPTI for itself, and only hooked symbols tell when it comes.
+bool must_leave_cupti_alone() noexcept {
+  return !injection::is_preloaded() && !runtime::config().asks_for(runtime::Source::kCupti) &&
+         injection::is_loaded("libtorch");
+}
+
 // First sight of CUDA in this process: CUPTI has to be there before the job's context is.
 GW_COLD void meet_cuda(const void* caller) noexcept {
   if (g_seen.exchange(true)) return;
-  record::put_source("cuda", "on");
+  record::put_source(
+      "cuda", injection::is_preloaded() ? "on" : "not preloaded; what CUPTI tells of calls is recorded");
   write_modules();  // CUDA may have been loaded after recording began
-  hooks::cupti::on_cuda_evidence(caller);
+  if (must_leave_cupti_alone()) {
+    record::put_source(
+        "cupti",
+        "off, because without LD_PRELOAD torch.profiler could not be noticed and would find it "
+        "taken; GPUWATCH_TRACE=cuda,cupti asks for it");
+  } else {
+    hooks::cupti::on_cuda_evidence(caller);
+  }
   if (runtime::config().is_on(runtime::Source::kSystem)) cuda::nvml::prepare();
 }
 
@@ -141,6 +156,11 @@ using Word = uintptr_t;
 using WordFunction = cudaError_t(Word, Word, Word, Word, Word, Word, Word, Word, Word, Word);
 
 }  // namespace
+
+void on_driver_start() noexcept {
+  if (g_seen.load(std::memory_order_relaxed) || !runtime::config().is_on(runtime::Source::kCuda)) return;
+  if (begin_recording("cuda")) meet_cuda(GW_CALLER);
+}
 
 void on_recording() noexcept {
   if (!runtime::config().is_on(runtime::Source::kCuda)) record::put_source("cuda", "off by GPUWATCH_TRACE");

@@ -16,6 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "hooks/injection/injection.h"
 #include "hooks/libc/sliced_wait.h"
 #include "hooks/libc/timed.h"
 #include "hooks/python/stack.h"
@@ -93,7 +94,9 @@ void arm() noexcept {
 
 void on_recording() noexcept {
   g_threshold_ticks.store(base::ticks_of_ns(kThresholdNs), std::memory_order_relaxed);
-  record::put_source("io", g_is_on ? "on" : "off by GPUWATCH_TRACE");
+  record::put_source("io", !g_is_on                    ? "off by GPUWATCH_TRACE"
+                           : injection::is_preloaded() ? "on"
+                                                       : "not preloaded; waits and files are not seen");
   if (g_is_on) context::put_mounts({});
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "hooks/injection/injection.h"
 #include "hooks/python/facts.h"
 #include "hooks/python/finder.h"
 #include "hooks/python/object.h"
@@ -127,6 +128,8 @@ void look_at(const char* path) noexcept {
 
 void on_recording() noexcept {
   if (g_is_inside) return put_python_facts();
+  if (!injection::is_preloaded())
+    return record::put_source("python", "not preloaded; loaders and optimizers are not seen");
   record::put_source("python", g_state.load(std::memory_order_relaxed));
 }
 

@@ -94,7 +94,7 @@ bool apply(const char* name, const char* value) noexcept {
   if (is("GPUWATCH_RUN_ID")) g_config.run_id = *value ? value : nullptr;
   if (is("GPUWATCH_DISABLE")) g_config.disabled = !is_off(value);
   if (is("GPUWATCH_LOG")) g_config.quiet = is_off(value);
-  if (is("GPUWATCH_TRACE")) return parse_sources(value, &g_config.sources);
+  if (is("GPUWATCH_TRACE")) return g_config.chose_sources = parse_sources(value, &g_config.sources);
   if (is("GPUWATCH_MAX_SIZE")) {
     const uint64_t bytes = parse_bytes(value);
     if (bytes < (1u << 20)) return false;

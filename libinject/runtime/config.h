@@ -26,6 +26,7 @@ struct Config {
   const char* run_id = nullptr;  // null: derive
   uint64_t max_bytes = 512ull << 20;
   uint32_t sources = 0x7f;
+  bool chose_sources = false;  // GPUWATCH_TRACE was given and understood
   uint32_t file_mode = 0600;
   PathStyle paths = PathStyle::kFull;
   bool disabled = false;
@@ -33,6 +34,7 @@ struct Config {
   const char* complaint_name = nullptr;  // the first setting that was not understood
   const char* complaint_value = nullptr;
   bool is_on(Source source) const noexcept { return sources & static_cast<uint32_t>(source); }
+  bool asks_for(Source source) const noexcept { return chose_sources && is_on(source); }
 };
 
 void read_config() noexcept;

@@ -27,16 +27,21 @@ WORKLOADS = {
     "log_each_step": ([], "logging-stall"),
     "checkpoint": ([], "checkpoint-stall"),
     "healthy": ([], None),
+    # Calls that no hooked symbol sees: the driver alone, and a static runtime.
+    "driver_api": ([], "sync-per-step"),
+    "pageable_copy_static": ([], "pin-memory"),
 }
+# Recorded again without LD_PRELOAD, through CUDA_INJECTION64_PATH: programs whose waits need no libc hook.
+OPENED = ["driver_api", "sync_each_step", "pageable_copy_static"]
 
 
 class Recorded:
     """One run of a workload: its report, and what the oracle says about the same run."""
 
-    def __init__(self, name, workloads, inject, tmp_path):
+    def __init__(self, name, workloads, inject, tmp_path, env=None):
         arguments, _ = WORKLOADS[name]
         truth, phases = tmp_path / "truth.jsonl", tmp_path / "phases.jsonl"
-        environment = {"GWSIM_TRUTH": truth, "GWSIM_PHASES": phases}
+        environment = {"GWSIM_TRUTH": truth, "GWSIM_PHASES": phases, **(env or {})}
         config = workloads / f"{name}.conf"
         if config.exists():
             environment["GWSIM_CONFIG"] = config
@@ -63,9 +68,7 @@ def shares(totals, wall):
     return {category: ns / wall for category, ns in totals.items()}
 
 
-@pytest.mark.parametrize("name", WORKLOADS)
-def test_attribution_agrees_with_oracle(name, recorded, workloads, inject, tmp_path):
-    it = recorded(name, workloads, inject, tmp_path)
+def assert_agrees_with_oracle(it):
     rank = it.report["ranks"][0]
     reported = {row["category"]: row["ns"] for row in rank["attribution"]}
     assert sum(reported.values()) == rank["wall_ns"]
@@ -82,6 +85,18 @@ def test_attribution_agrees_with_oracle(name, recorded, workloads, inject, tmp_p
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
+def test_attribution_agrees_with_oracle(name, recorded, workloads, inject, tmp_path):
+    assert_agrees_with_oracle(recorded(name, workloads, inject, tmp_path))
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_attribution_without_preload(name, libgpuwatch, workloads, inject, tmp_path):
+    it = Recorded(name, workloads, inject, tmp_path, {"LD_PRELOAD": "", "CUDA_INJECTION64_PATH": libgpuwatch})
+    assert it.report["coverage"]["launches_matched_share"] == 1.0
+    assert_agrees_with_oracle(it)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
 def test_first_finding(name, recorded, workloads, inject, tmp_path):
     it = recorded(name, workloads, inject, tmp_path)
     complaints = [f["id"] for f in it.report["findings"] if f["severity"] != "info"]
@@ -89,8 +104,9 @@ def test_first_finding(name, recorded, workloads, inject, tmp_path):
     assert complaints[:1] == ([expected] if expected else []), it.report["verdict"]
 
 
-def test_every_kernel_is_recorded_and_matched(recorded, workloads, inject, tmp_path):
-    it = recorded("healthy", workloads, inject, tmp_path)
+@pytest.mark.parametrize("name", ["healthy", "driver_api", "pageable_copy_static"])
+def test_every_kernel_is_recorded_and_matched(name, recorded, workloads, inject, tmp_path):
+    it = recorded(name, workloads, inject, tmp_path)
     assert it.report["coverage"]["launches_matched_share"] == 1.0
     assert it.report["trace"]["lost_events"] == 0
 
