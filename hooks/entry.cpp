@@ -55,6 +55,7 @@ void write_operations() noexcept {
   record::on_file_start(nccl::on_recording);
   record::on_file_start(libc::on_recording);
   record::on_file_start(python::on_recording);
+  record::on_file_start(nvtx::on_recording);
   context::add_sample_source(cuda::nvml::sample);
   libc::arm();
   injection::arm();

@@ -19,6 +19,8 @@ namespace gpuwatch::hooks {
 #define GW_LIBC(ret, name, params, args, op_class, ...) GW_ROW(name, op_class, #name)
 #define GW_PYTHON(identifier, op_class, name) GW_ROW(identifier, op_class, name)
 #define GW_INJECTION(...)
+#define GW_NVTX(...)
+#define GW_NVTX_RANGE(identifier, op_class, name) GW_ROW(identifier, op_class, name)
 #define GW_TENSORFLOW(identifier, op_class, name, symbol) GW_ROW(identifier, op_class, name)
 
 // The order is not part of the format: each trace carries its own Operation tables.
@@ -50,6 +52,8 @@ static_assert(sizeof kOperations / sizeof kOperations[0] == static_cast<size_t>(
 #undef GW_LIBC
 #undef GW_PYTHON
 #undef GW_INJECTION
+#undef GW_NVTX
+#undef GW_NVTX_RANGE
 #undef GW_TENSORFLOW
 
 constexpr uint16_t id(Op op) noexcept {

@@ -25,6 +25,9 @@ void on_recording() noexcept;
 namespace nccl {
 void on_recording() noexcept;
 }
+namespace nvtx {
+void on_recording() noexcept;
+}
 namespace python {
 void arm() noexcept;
 void on_recording() noexcept;

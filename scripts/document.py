@@ -26,6 +26,7 @@ SOURCES = {
     "nccl": ("NCCL", "symbol interposition", r"GW_NCCL\((?P<name>\w+), \([^)]*\),\s*\([^)]*\),\s*(?P<op_class>\w+)"),
     "libc": ("libc", "symbol interposition, recorded above the threshold", r"GW_LIBC\([^,]+, (?P<name>\w+), \([^)]*\), \([^)]*\), (?P<op_class>\w+)"),
     "injection": ("Injection", "official injection protocols", r'GW_INJECTION\((?P<name>\w+), "(?P<op_class>[^"]+)"'),
+    "nvtx": ("NVTX", "NVTX's own injection; ranges of 5 us and more", r'GW_NVTX_RANGE\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
     "tensorflow": ("TensorFlow", "symbol interposition", r'GW_TENSORFLOW\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
     "python": ("Python", "wrapped in the interpreter", r'GW_(?:PYTHON|METHOD)\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
 }

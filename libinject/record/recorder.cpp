@@ -159,6 +159,17 @@ inline void finish(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b, co
   pop(scope);
 }
 
+template <class Detail>
+inline void store_span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags, uint32_t a, uint32_t b,
+                       const Detail* detail) noexcept {
+  if (!is_recording()) return;
+  ThreadRecorder* thread = usable_thread();
+  if (!thread) return;
+  const PackedSpan packed = pack_span(end - begin);
+  flags = static_cast<uint8_t>(flags | packed.flag | (detail ? sizeof(Detail) / sizeof(Slot) : 0));
+  store(thread, Slot(RecordKind::Host, flags, op, packed.span, begin, a, b), detail);
+}
+
 using NoDetail = char;
 constexpr const NoDetail* kNoDetail = nullptr;
 
@@ -256,12 +267,11 @@ void mark(uint16_t op, uint8_t flags, uint32_t a, uint32_t b, const trace::CallD
 }
 
 void span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags, uint32_t a, uint32_t b) noexcept {
-  if (!is_recording()) return;
-  ThreadRecorder* thread = usable_thread();
-  if (!thread) return;
-  const PackedSpan packed = pack_span(end - begin);
-  flags = static_cast<uint8_t>(flags | packed.flag);
-  store(thread, Slot(RecordKind::Host, flags, op, packed.span, begin, a, b), kNoDetail);
+  store_span(op, begin, end, flags, a, b, kNoDetail);
+}
+void span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags, uint32_t a, uint32_t b,
+          const trace::RangeDetail& detail) noexcept {
+  store_span(op, begin, end, flags, a, b, &detail);
 }
 
 void stack(uint16_t op, uint64_t begin, uint32_t text) noexcept {

@@ -77,6 +77,8 @@ void mark(uint16_t op, uint8_t flags, uint32_t a, uint32_t b, const trace::CallD
 
 // A record of a call whose begin and end (ticks) were taken elsewhere.
 void span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags, uint32_t a, uint32_t b) noexcept;
+void span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags, uint32_t a, uint32_t b,
+          const trace::RangeDetail& detail) noexcept;
 
 // Where the job's code was in a call that began at `begin` (ticks): `text` has a line for each frame.
 void stack(uint16_t op, uint64_t begin, uint32_t text) noexcept;

@@ -24,6 +24,7 @@ enum class PathStyle { kFull, kBasename, kHash };
 struct Config {
   const char* out = nullptr;     // null: choose; points into the environment of process start
   const char* run_id = nullptr;  // null: derive
+  const char* nvtx_forward = nullptr;
   uint64_t max_bytes = 512ull << 20;
   uint32_t sources = 0x7f;
   bool chose_sources = false;  // GPUWATCH_TRACE was given and understood

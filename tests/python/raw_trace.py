@@ -58,8 +58,10 @@ TABLES = {
 OP_CLASSES = {
     30: "Wait", 31: "Poll", 32: "Sleep", 33: "Read", 34: "Write", 35: "Open", 36: "Stat", 37: "Flush", 38: "Receive", 39: "Send",
     50: "LoaderNext", 51: "LoaderStart", 52: "IndexSent", 53: "BatchReceived", 54: "Fetch", 55: "Collate",
-    56: "PinBatch", 57: "WorkerStart", 58: "OptimizerStep", 60: "GarbageCollection", 61: "Checkpoint",
+    56: "PinBatch", 57: "WorkerStart", 58: "OptimizerStep", 59: "Range", 60: "GarbageCollection", 61: "Checkpoint",
+    63: "ProcessRange", 64: "Mark",
 }  # fmt: skip
+RANGES = {"Range", "ProcessRange", "Mark"}  # RangeDetail; `a` is the domain's name and `b` the range's, as texts
 WITH_MOUNT = {"Read", "Write", "Open", "Receive", "Send"}  # IoDetail
 WITHOUT_STREAM = {"Fetch", "LoaderNext", "OptimizerStep", *WITH_MOUNT}  # CpuDetail, IoDetail
 
@@ -233,10 +235,13 @@ class FileReader:
             if kind != 1:
                 continue
             op_class = OP_CLASSES.get(operation["op_class"], str(operation["op_class"]))
-            layout = "<QQII" if op_class in WITHOUT_STREAM else "<QQIBBH"
+            layout = "<QQII" if op_class in WITHOUT_STREAM else "<QIIIBBH" if op_class in RANGES else "<QQIBBH"
             values = struct.unpack_from(layout, self.data, detail) if detail else ()
             if values and op_class in WITH_MOUNT:
                 values = (*values[:2], self.texts.get(values[2], ""), values[3])
+            if op_class in RANGES:
+                a, b = self.texts[a] if a else "", self.texts[b] if b else ""
+                values = values and (*values[:2], self.texts[values[2]] if values[2] else "", *values[3:5])
             span = span * 1024 if flags & LONG_SPAN else span
             trace.all_calls.append(
                 Call(

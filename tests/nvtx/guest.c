@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// A program that reports what it does through NVTX, with the vendor's headers; the first argument chooses:
+//   calls     every kind of call once; writes its own times of each range to stdout, in ns of CLOCK_MONOTONIC
+//   threads   eight threads with nested ranges
+//   fork      forks inside a range
+//   names     registers a domain and strings, and reports nothing
+//   many      10 000 ranges, each of a name of its own
+//   deep      100 levels
+//   cost      ns of a pair of push and pop, for short ranges: plain text, registered string
+#include <nvtx3/nvToolsExt.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+
+static long long now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
+
+static void work(long long ns) {
+  for (const long long end = now() + ns; now() < end;) {
+  }
+}
+
+// begin: before and after the call that opens; end: before and after the one that closes
+static void tell(const char* name, long long b0, long long b1, long long e0, long long e1) {
+  printf("%s %lld %lld %lld %lld\n", name, b0, b1, e0, e1);
+}
+
+static nvtxEventAttributes_t event(void) {
+  nvtxEventAttributes_t attributes;
+  memset(&attributes, 0, sizeof attributes);
+  attributes.version = NVTX_VERSION;
+  attributes.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
+  attributes.messageType = NVTX_MESSAGE_TYPE_ASCII;
+  return attributes;
+}
+
+#define PUSH_POP(name, push, pop)  \
+  do {                             \
+    const long long b0 = now();    \
+    push;                          \
+    const long long b1 = now();    \
+    work(20000);                   \
+    const long long e0 = now();    \
+    pop;                           \
+    tell(name, b0, b1, e0, now()); \
+  } while (0)
+
+static void payloads(void) {
+  nvtxEventAttributes_t e = event();
+  e.category = 7;
+#define ONE(label, type, field, value)      \
+  e.message.ascii = label;                  \
+  e.payloadType = NVTX_PAYLOAD_TYPE_##type; \
+  e.payload.field = value;                  \
+  PUSH_POP(label, nvtxRangePushEx(&e), nvtxRangePop())
+  ONE("uint64", UNSIGNED_INT64, ullValue, 1ull << 63);
+  ONE("int64", INT64, llValue, -5);
+  ONE("double", DOUBLE, dValue, 2.5);
+  ONE("uint32", UNSIGNED_INT32, uiValue, 4000000000u);
+  ONE("int32", INT32, iValue, -7);
+  ONE("float", FLOAT, fValue, 0.5f);
+}
+
+static void* end_range(void* id) {
+  nvtxRangeEnd(*(nvtxRangeId_t*)id);
+  return NULL;
+}
+
+static void calls(void) {
+  nvtxNameCategoryA(7, "loading");
+  PUSH_POP("plain", nvtxRangePushA("plain"), nvtxRangePop());
+  PUSH_POP("wide-\xc3\xbc\xe2\x82\xac", nvtxRangePushW(L"wide-\u00fc\u20ac"), nvtxRangePop());
+  payloads();
+
+  const nvtxDomainHandle_t domain = nvtxDomainCreateA("library");
+  nvtxDomainNameCategoryA(domain, 7, "inside");
+  nvtxEventAttributes_t e = event();
+  e.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+  e.message.registered = nvtxDomainRegisterStringA(domain, "registered");
+  e.category = 7;
+  PUSH_POP("registered", nvtxDomainRangePushEx(domain, &e), nvtxDomainRangePop(domain));
+  // The stacks of two domains are two: the outer range of one ends inside the other's.
+  const long long b0 = now();
+  nvtxRangePushA("crossing");
+  const long long b1 = now();
+  nvtxDomainRangePushEx(domain, &e);
+  work(20000);
+  const long long e0 = now();
+  nvtxRangePop();
+  tell("crossing", b0, b1, e0, now());
+  nvtxDomainRangePop(domain);
+
+  const long long s0 = now();
+  nvtxRangeId_t id = nvtxRangeStartA("process");
+  const long long s1 = now();
+  work(20000);
+  pthread_t other;
+  const long long t0 = now();
+  pthread_create(&other, NULL, end_range, &id);
+  pthread_join(other, NULL);
+  tell("process", s0, s1, t0, now());
+  const long long m0 = now();
+  nvtxMarkA("moment");
+  const long long m1 = now();
+  tell("moment", m0, m1, m0, m1);
+  nvtxRangeEnd(id);  // it has ended
+  nvtxRangePop();    // nothing is open
+  nvtxDomainDestroy(domain);
+}
+
+static void* nested(void* unused) {
+  for (int i = 0; i < 100; ++i) {
+    for (int depth = 0; depth < 6; ++depth) {
+      char name[32];
+      snprintf(name, sizeof name, "level %d", depth);
+      nvtxRangePushA(name);
+    }
+    work(10000);
+    for (int depth = 0; depth < 6; ++depth) nvtxRangePop();
+  }
+  return unused;
+}
+
+static void threads(void) {
+  pthread_t thread[8];
+  for (int i = 0; i < 8; ++i) pthread_create(&thread[i], NULL, nested, NULL);
+  for (int i = 0; i < 8; ++i) pthread_join(thread[i], NULL);
+}
+
+static void forking(void) {
+  nvtxRangePushA("outer");
+  const pid_t child = fork();
+  if (child == 0) {
+    nvtxRangePushA("child outer");
+    nvtxRangePushA("child inner");
+    work(20000);
+    nvtxRangePop();
+    nvtxRangePop();
+    nvtxRangePop();  // the parent's
+    _exit(0);
+  }
+  int status = 1;
+  waitpid(child, &status, 0);
+  nvtxRangePop();
+  printf("child %d\n", status);
+}
+
+static void many(void) {
+  for (int i = 0; i < 10000; ++i) {
+    char name[32];
+    snprintf(name, sizeof name, "item %d of 10", i);
+    nvtxRangePushA(name);
+    work(6000);
+    nvtxRangePop();
+  }
+}
+
+static void deep(void) {
+  for (int i = 0; i < 100; ++i) nvtxRangePushA("level");
+  work(20000);
+  for (int i = 0; i < 100; ++i) nvtxRangePop();
+  PUSH_POP("after", nvtxRangePushA("after"), nvtxRangePop());
+}
+
+static double pair_ns(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* e) {
+  double best = 1e9;
+  for (int run = 0; run < 15; ++run) {
+    const int pairs = 100000;
+    const long long begin = now();
+    for (int i = 0; i < pairs; ++i) {
+      if (e) {
+        nvtxDomainRangePushEx(domain, e);
+        nvtxDomainRangePop(domain);
+      } else {
+        nvtxRangePushA("aten::convolution_backward");
+        nvtxRangePop();
+      }
+    }
+    const double ns = (double)(now() - begin) / pairs;
+    if (ns < best) best = ns;
+  }
+  return best;
+}
+
+static void cost(void) {
+  const nvtxDomainHandle_t domain = nvtxDomainCreateA("library");
+  nvtxEventAttributes_t e = event();
+  e.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+  e.message.registered = nvtxDomainRegisterStringA(domain, "registered");
+  printf("text %.1f ns, registered %.1f ns\n", pair_ns(NULL, NULL), pair_ns(domain, &e));
+}
+
+int main(int argc, char** argv) {
+  const char* mode = argc > 1 ? argv[1] : "";
+  if (!strcmp(mode, "calls")) calls();
+  if (!strcmp(mode, "threads")) threads();
+  if (!strcmp(mode, "fork")) forking();
+  if (!strcmp(mode, "names")) nvtxDomainRegisterStringA(nvtxDomainCreateA("library"), "registered");
+  if (!strcmp(mode, "many")) many();
+  if (!strcmp(mode, "deep")) deep();
+  if (!strcmp(mode, "cost")) cost();
+  return 0;
+}
