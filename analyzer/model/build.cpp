@@ -193,10 +193,13 @@ void Builder::decode(File& file) {
 
 void Builder::note_extent(Process& process) {
   for (const auto& thread : process.threads) {
-    if (thread.calls.empty()) continue;
-    if (process.start == 0) process.start = thread.calls.front().begin;
-    process.start = std::min(process.start, thread.calls.front().begin);
+    const auto begins_at = [&](Ns begin) {
+      process.start = process.start == 0 ? begin : std::min(process.start, begin);
+    };
+    if (!thread.calls.empty()) begins_at(thread.calls.front().begin);
+    if (!thread.ranges.empty()) begins_at(thread.ranges.front().begin);
     for (const auto& call : thread.calls) process.last_seen = std::max(process.last_seen, call.end);
+    for (const auto& range : thread.ranges) process.last_seen = std::max(process.last_seen, range.end);
   }
   for (const auto& device : process.devices) {
     for (const auto& op : device.operations) process.last_seen = std::max(process.last_seen, op.end);

@@ -44,6 +44,41 @@ void add_evaluations(const Thread& thread, const std::vector<Interval>& gaps, st
   }
 }
 
+bool overlap(const Interval& a, const Interval& b) {
+  return a.begin < b.end && b.begin < a.end;
+}
+
+// What the job calls an evaluation, around what was read meanwhile; not where it lies within a step.
+void add_reported_evaluations(const StepSeries& series, std::vector<Phase>& phases) {
+  auto step = series.steps.begin();
+  const size_t read = phases.size();
+  for (const Interval& time : series.evaluations) {
+    while (step != series.steps.end() && step->end <= time.begin) ++step;
+    if (step != series.steps.end() && overlap({step->begin, step->end}, time)) continue;
+    const auto known = std::find_if(phases.begin(), phases.begin() + static_cast<ptrdiff_t>(read),
+                                    [&](const Phase& phase) { return overlap(phase.time, time); });
+    if (known == phases.begin() + static_cast<ptrdiff_t>(read)) {
+      phases.push_back({PhaseKind::kEvaluation, time});
+    } else {
+      known->time = {std::min(known->time.begin, time.begin), std::max(known->time.end, time.end)};
+    }
+  }
+  std::stable_sort(phases.begin(), phases.end(),
+                   [](const Phase& a, const Phase& b) { return a.time.begin < b.time.begin; });
+}
+
+// What the job calls a checkpoint, where no call that saves one was seen.
+void add_reported_checkpoints(const StepSeries& series, std::vector<Phase>& phases) {
+  std::vector<Phase> reported;
+  auto known = phases.begin();
+  for (const Interval& time : series.checkpoints) {
+    while (known != phases.end() && known->time.end <= time.begin) ++known;
+    if (known == phases.end() || !overlap(known->time, time))
+      reported.push_back({PhaseKind::kCheckpoint, time});
+  }
+  phases.insert(phases.end(), reported.begin(), reported.end());
+}
+
 void add_calls(const Thread& thread, OpClass op_class, PhaseKind kind, std::vector<Phase>& phases) {
   Ns covered = 0;
   for (const HostCall& call : thread.calls) {
@@ -68,12 +103,14 @@ std::vector<Phase> find_phases(const Process& process, const StepSeries& series)
   const Thread& thread = process.threads[process.training_thread];
   std::vector<Phase> evaluations, changes;
   add_evaluations(thread, between_steps(process, series), evaluations);
+  add_reported_evaluations(series, evaluations);
   add_calls(thread, OpClass::LoaderStart, PhaseKind::kEpochChange, changes);
 
+  add_calls(thread, OpClass::Checkpoint, PhaseKind::kCheckpoint, phases);
+  add_reported_checkpoints(series, phases);
   const Ns started = end_of_warm_up(series);
   if (process.start > 0 && started > process.start)
     phases.push_back({PhaseKind::kStartup, {process.start, started}});
-  add_calls(thread, OpClass::Checkpoint, PhaseKind::kCheckpoint, phases);
   for (const Phase& change : changes)
     if (change.time.begin >= started && !contains(evaluations, change.time.begin)) phases.push_back(change);
   phases.insert(phases.end(), evaluations.begin(), evaluations.end());

@@ -13,8 +13,8 @@ namespace gpuwatch::model {
 
 enum class PhaseKind {
   kStartup,      // from the start of the process to the first step that is no warm-up
-  kEvaluation,   // a loader is read and no optimizer steps
-  kCheckpoint,   // in a checkpoint's call; may lie inside a step
+  kEvaluation,   // a loader is read and no optimizer steps, or the job says so (an NVTX range)
+  kCheckpoint,   // in a checkpoint's call, or the job says so; may lie inside a step
   kEpochChange,  // the training loader's iterator is made or reset; lies inside a step
 };
 

@@ -50,6 +50,7 @@ class Decoder {
 
  private:
   void host(const RawSlot& slot, const uint8_t* detail);
+  bool range(const RawSlot& slot);
   void device(const RawSlot& slot);
   void stack(const RawSlot& slot);
   void keep_io_counts(const uint8_t* detail);
@@ -114,6 +115,7 @@ void Decoder::chunk(const io::ChunkRef& ref) {
 
 void Decoder::host(const RawSlot& slot, const uint8_t* detail) {
   HostCall call;
+  if (range(slot)) return;
   call.begin = context_.host_clock.map(slot.start, begin_cursor_);
   call.end = context_.host_clock.map(end_of(slot), end_cursor_);
   call.correlation_or_object = slot.a;
@@ -122,9 +124,20 @@ void Decoder::host(const RawSlot& slot, const uint8_t* detail) {
   call.flags = slot.flags;
   // An operation index is always valid: unknown ones are entry 0.
   call.op_class = context_.operations[call.operation].op_class;
-  if (call.op_class == OpClass::Range) call.argument = text(slot.b);
   if (detail) call.detail = keep_detail(call.op_class, detail);
   thread_->calls.push_back(call);
+}
+
+// Ranges are no calls: they nest as the job likes, and a call that holds others is not explained by one.
+bool Decoder::range(const RawSlot& slot) {
+  const OpClass op_class = context_.operations[operation(slot.op)].op_class;
+  const bool is_range =
+      op_class == OpClass::Range || op_class == OpClass::ProcessRange || op_class == OpClass::Mark;
+  if (!is_range) return false;
+  thread_->ranges.push_back({context_.host_clock.map(slot.start, begin_cursor_),
+                             context_.host_clock.map(end_of(slot), end_cursor_), text(slot.b), text(slot.a),
+                             op_class == OpClass::ProcessRange, op_class == OpClass::Mark});
+  return true;
 }
 
 uint32_t Decoder::keep_detail(OpClass op_class, const uint8_t* detail) {
@@ -149,6 +162,7 @@ uint32_t Decoder::keep_detail(OpClass op_class, const uint8_t* detail) {
 
 // Stands behind the CpuDetail of the call that was decoded last.
 void Decoder::keep_io_counts(const uint8_t* detail) {
+  if (thread_->calls.empty()) return;  // the record was a range
   const HostCall& call = thread_->calls.back();
   if (detail_kind(call.op_class) != DetailKind::kCpu) return;
   thread_->io_counts_of_cpu_detail.resize(call.detail + 1, kNone);
@@ -259,6 +273,9 @@ uint64_t decode_records(const RecordContext& context, std::span<const io::ChunkR
   }
   for (auto& thread : process.threads) {
     order_calls(thread.calls);
+    std::stable_sort(thread.ranges.begin(), thread.ranges.end(), [](const Range& a, const Range& b) {
+      return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+    });
     std::stable_sort(thread.stacks.begin(), thread.stacks.end(),
                      [](const StackAt& a, const StackAt& b) { return a.begin < b.begin; });
   }

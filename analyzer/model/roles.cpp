@@ -12,6 +12,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analyzer/model/ranges.h"
+
 namespace gpuwatch::model {
 namespace {
 
@@ -28,10 +30,12 @@ const HostCall* worker_start(const Process& process) {
 
 struct ThreadEvidence {
   uint64_t nexts = 0, optimizer_steps = 0, launches = 0;
+  bool reports_steps = false;
 };
 
-ThreadEvidence evidence_of(const Thread& thread) {
+ThreadEvidence evidence_of(const Run& run, const Thread& thread) {
   ThreadEvidence evidence;
+  evidence.reports_steps = !find_range_steps(run, thread).empty();
   for (const auto& call : thread.calls) {
     evidence.nexts += call.op_class == OpClass::LoaderNext;
     evidence.optimizer_steps += call.op_class == OpClass::OptimizerStep;
@@ -41,15 +45,17 @@ ThreadEvidence evidence_of(const Thread& thread) {
 }
 
 // The consumer of a loader that also steps an optimizer or launches kernels; else a consumer; else where the
-// optimizer is; else where the launches are (autograd's own threads launch too, so launches come last).
-uint32_t training_thread(const Process& process) {
+// optimizer is; else the one that says of itself that it takes steps; else where the launches are (autograd's
+// own threads launch too, so launches come last).
+uint32_t training_thread(const Run& run, const Process& process) {
   uint32_t best = kNone;
-  std::tuple<bool, bool, uint64_t, uint64_t, uint64_t> best_rank{};
+  std::tuple<bool, bool, uint64_t, bool, uint64_t, uint64_t> best_rank{};
   for (uint32_t i = 0; i < process.threads.size(); ++i) {
-    const auto e = evidence_of(process.threads[i]);
+    const auto e = evidence_of(run, process.threads[i]);
     const bool trains = e.optimizer_steps > 0 || e.launches > 0;
-    if (e.nexts == 0 && !trains) continue;
-    const std::tuple rank{e.nexts > 0 && trains, e.nexts > 0, e.optimizer_steps, e.nexts, e.launches};
+    if (e.nexts == 0 && !trains && !e.reports_steps) continue;
+    const std::tuple rank{e.nexts > 0 && trains, e.nexts > 0, e.optimizer_steps,
+                          e.reports_steps,       e.nexts,     e.launches};
     if (best == kNone || rank > best_rank) {
       best = i;
       best_rank = rank;
@@ -118,7 +124,7 @@ void complete_worker_links(const Run& run, const std::vector<ProcessTables*>& ta
 
 void find_training_threads(Run& run) {
   for (auto& process : run.processes) {
-    if (process.worker_of == kNone) process.training_thread = training_thread(process);
+    if (process.worker_of == kNone) process.training_thread = training_thread(run, process);
   }
 }
 

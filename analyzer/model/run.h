@@ -96,6 +96,17 @@ struct WorkerStack {
   uint32_t pid;
 };
 
+// What the job itself reported as begun and ended (NVTX).
+struct Range {
+  Ns begin;
+  Ns end;
+  uint32_t name;    // ids in Run::texts, 0: none
+  uint32_t domain;  // 0: the default one
+  bool is_process =
+      false;             // not of this thread alone: it may have been begun by another, and ranges may cross
+  bool is_mark = false;  // a moment
+};
+
 struct Thread {
   uint32_t tid = 0;
   std::string name;
@@ -107,6 +118,7 @@ struct Thread {
   std::vector<WorkerStack> worker_stacks;         // sorted by time
   std::vector<trace::IoCounts> io_counts;         // of fetches; see io_counts_of()
   std::vector<uint32_t> io_counts_of_cpu_detail;  // by index into cpu_details; kNone: none
+  std::vector<Range> ranges;                      // sorted by begin, outer before inner
   std::vector<OpenCall> open_calls;               // empty when the thread was in none
 };
 

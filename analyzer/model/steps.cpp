@@ -2,10 +2,12 @@
 #include "analyzer/model/steps.h"
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "analyzer/model/launch_steps.h"
+#include "analyzer/model/ranges.h"
 
 namespace gpuwatch::model {
 namespace {
@@ -111,18 +113,34 @@ LoaderSet evaluation_loaders(const std::vector<TakenBatch>& taken, size_t steps)
   return evaluation;
 }
 
+// What is reported in every other step is part of the step, whatever its name.
+std::vector<Interval> seldom(std::vector<Interval> reported, const std::vector<Step>& steps) {
+  if (2 * reported.size() > steps.size()) reported.clear();
+  return reported;
+}
+
 // Takes evaluations out of the steps that they fell into: what lies before (optimizer) or after (loader) them
 // stays.
-void cut_evaluations(const Thread& thread, const LoaderSet& evaluation, std::vector<Step>& steps,
-                     bool step_follows) {
-  if (evaluation.empty()) return;
-  std::unordered_map<size_t, Interval> by_step;
-  for (const auto& call : thread.calls) {
-    if (!is_loader_call(call) || !evaluation.count(call.correlation_or_object)) continue;
-    const size_t step = step_at(steps, call.end);
-    if (step == SIZE_MAX) continue;
-    const auto [known, is_new] = by_step.emplace(step, Interval{call.begin, call.end});
-    if (!is_new) known->second.end = std::max(known->second.end, call.end);
+void cut_evaluations(const Thread& thread, const LoaderSet& evaluation, const std::vector<Interval>& reported,
+                     std::vector<Step>& steps, bool step_follows) {
+  std::map<size_t, Interval> by_step;
+  const auto cut = [&](size_t step, Interval time) {
+    if (step == SIZE_MAX) return;
+    const auto [known, is_new] = by_step.emplace(step, time);
+    if (is_new) return;
+    known->second.begin = std::min(known->second.begin, time.begin);
+    known->second.end = std::max(known->second.end, time.end);
+  };
+  for (const Interval& range : reported) {
+    // One that holds steps, or begins outside of any, is something else, or needs no cut.
+    const size_t step = step_at(steps, range.end);
+    if (step == step_at(steps, range.begin)) cut(step, range);
+  }
+  if (!evaluation.empty()) {
+    for (const auto& call : thread.calls) {
+      if (is_loader_call(call) && evaluation.count(call.correlation_or_object))
+        cut(step_at(steps, call.end), {call.begin, call.end});
+    }
   }
   for (const auto& [index, interval] : by_step) {
     Step& step = steps[index];
@@ -228,7 +246,7 @@ void mark_warm_up(const Thread& thread, std::vector<Step>& steps) {
 
 }  // namespace
 
-StepSeries find_steps(const Run&, const Process& process) {
+StepSeries find_steps(const Run& run, const Process& process) {
   StepSeries series;
   if (process.training_thread >= process.threads.size()) return series;
   const Thread& thread = process.threads[process.training_thread];
@@ -237,16 +255,22 @@ StepSeries find_steps(const Run&, const Process& process) {
   if (!optimizer.empty()) {
     series.source = "optimizer";
     series.steps = from_optimizer(thread, optimizer);
+  } else if (series.steps = find_range_steps(run, thread); !series.steps.empty()) {
+    series.source = "nvtx";
   } else if (series.steps = from_loader(process, thread); series.steps.size() > 1) {
     series.source = "loader";
   } else if (series.steps = find_launch_steps(process, process.training_thread); !series.steps.empty()) {
     series.source = "launches";
+    auto aligned = align_to_ranges(run, thread, series.steps);
+    if (!aligned.empty()) series = {"nvtx", std::move(aligned)};
   } else {
     return series;
   }
   const auto taken = taken_batches(thread, series.steps);
   const auto evaluation = evaluation_loaders(taken, series.steps.size());
-  cut_evaluations(thread, evaluation, series.steps, series.source == "optimizer");
+  series.evaluations = seldom(ranges_with_meaning(run, thread, RangeMeaning::kEvaluation), series.steps);
+  series.checkpoints = seldom(ranges_with_meaning(run, thread, RangeMeaning::kCheckpoint), series.steps);
+  cut_evaluations(thread, evaluation, series.evaluations, series.steps, series.source == "optimizer");
   mark_warm_up(thread, series.steps);
   count_batches(process, taken, evaluation, series);
   return series;

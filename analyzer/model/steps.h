@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where one training step ends and the next begins, without a marker in the script (design: optimizer, then
-// loader, then the recurring launch sequence).
+// Where one training step ends and the next begins, without a marker in the script: by the optimizer's steps,
+// then NVTX ranges that the job has anyway, then the loader, then the recurring launch sequence.
 #pragma once
 
 #include <string>
@@ -19,9 +19,11 @@ struct Step {
 
 // Steps tile the recorded span of training: step[i].end == step[i+1].begin within a phase.
 struct StepSeries {
-  std::string source;  // "optimizer", "loader", "launches", "" when none were found
+  std::string source;  // "optimizer", "nvtx", "loader", "launches", "" when none were found
   std::vector<Step> steps;
   double samples_per_step = 0;  // 0 unknown
+  // What the job itself reported as such; in order, disjoint.
+  std::vector<Interval> evaluations, checkpoints;
   Interval span() const {
     return steps.empty() ? Interval{} : Interval{steps.front().begin, steps.back().end};
   }

@@ -221,3 +221,28 @@ def test_python_package(inject, run_dir):
         assert outer.begin_ns <= call.begin_ns and call.end_ns <= outer.end_ns
     assert [struct.unpack("<d", struct.pack("<Q", c.detail[0]))[0] for c in ranges(trace, "Mark")] == [0, 0.5, 1, 1.5, 2]
     assert [call.b for call in ranges(trace, "ProcessRange")] == ["evaluation"]
+
+
+# --- what the report makes of them
+
+TRAINING = """
+import nvtx, time
+for step in range(30):
+    with nvtx.annotate(f"train_step {step}"):
+        with nvtx.annotate("wait for simulator", domain="environment"):
+            time.sleep(0.004)
+        sum(range(20000))
+    if step == 20:
+        with nvtx.annotate("validation"):
+            time.sleep(0.2)
+"""
+
+
+def test_steps_phases_and_labels_of_the_report(inject):
+    report = inject([sys.executable, "-c", TRAINING]).report()
+    (rank,) = report["ranks"]
+    assert (rank["steps"]["source"], rank["steps"]["count"]) == ("nvtx", 30)
+    assert [p["seconds"] >= 0.2 for p in rank["phases"] if p["kind"] == "evaluation"] == [True]
+    (finding,) = [f for f in report["findings"] if f["id"] == "host-work"]
+    label = [e for e in finding["evidence"] if e["what"] == "inside NVTX range 'wait for simulator'"]
+    assert len(label) == 1 and label[0]["value"] >= 4

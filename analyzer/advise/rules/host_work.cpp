@@ -6,6 +6,7 @@
 
 #include "analyzer/advise/host_calls.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/reported_ranges.h"
 
 namespace gpuwatch::advise {
 
@@ -73,6 +74,13 @@ Work own_work(const RuleInput& input) {
   return work;
 }
 
+std::vector<model::Interval> intervals_of(const RuleInput& input, const HostCalls& calls) {
+  const auto& all = input.process.threads[input.process.training_thread].calls;
+  std::vector<model::Interval> intervals;
+  for (const uint32_t member : calls.members) intervals.push_back({all[member].begin, all[member].end});
+  return intervals;
+}
+
 Finding describe(const RuleInput& input, double share, double ms, uint32_t call) {
   Finding finding = make_finding(kHostWork, input, share);
   finding.title = fmt::format("The script computes {:.3g} ms a step itself while the {} waits", ms,
@@ -102,6 +110,7 @@ std::optional<Finding> on_device(const RuleInput& input, double share) {
   if (double(work.steps) < kLeastSteps * double(input.rank.steps.size())) return std::nullopt;
   if (would_be_hidden(input, work)) return std::nullopt;
   Finding finding = describe(input, share, work.ns / double(input.rank.steps.size()) / 1e6, work.call);
+  add_reported_range(finding, input, time_of(input, Category::HostCompute));
   finding.prediction = stream_prediction(input, work.without);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(share, 0.99));
   return finding;
@@ -120,6 +129,7 @@ std::optional<Finding> on_cpu(const RuleInput& input) {
       describe(input, share, calls.total_ns / double(input.rank.steps.size()) / 1e6, calls.call);
   finding.title = fmt::format("The training thread sleeps or waits for a child process {:.3g} ms a step",
                               calls.total_ns / double(input.rank.steps.size()) / 1e6);
+  add_reported_range(finding, input, intervals_of(input, calls));
   settle_without(finding, input, calls);
   return finding;
 }

@@ -7,6 +7,7 @@
 #include "analyzer/advise/copies.h"
 #include "analyzer/advise/host_calls.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/reported_ranges.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -90,6 +91,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       per_step);
   finding.evidence = {{"device idle that a full queue would hide", 100 * lost, "% of the step"},
                       {"synchronisations at this place", per_step, "a step"}};
+  add_reported_range(finding, input, time_of(input, Category::Sync));
   finding.fix.setting = "synchronisation";
   bool is_python = !input.process.facts.empty() && input.process.facts.contains("torch");
   finding.fix.summary = is_python

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/reported_ranges.h"
+
+#include <fmt/format.h>
+
+#include "analyzer/io/printable.h"
+#include "analyzer/model/ranges.h"
+
+namespace gpuwatch::advise {
+
+void add_reported_range(Finding& finding, const RuleInput& input,
+                        const std::vector<model::Interval>& intervals) {
+  constexpr double kMost = 0.5;
+  const uint32_t thread = input.process.training_thread;
+  if (thread >= input.process.threads.size() || input.rank.steps.empty()) return;
+  const auto inside = model::innermost_range(input.run, input.process.threads[thread], intervals);
+  if (!inside || model::meaning_of(inside->name) == model::RangeMeaning::kStep) return;
+  model::Ns all = 0;
+  for (const model::Interval& interval : intervals) all += interval.length();
+  if (double(inside->ns) < kMost * double(all)) return;
+  finding.evidence.push_back({fmt::format("inside NVTX range '{}'", io::printable(inside->name)),
+                              double(inside->ns) / 1e6 / double(input.rank.steps.size()), "ms a step"});
+}
+
+std::vector<model::Interval> time_of(const RuleInput& input, attribute::Category category) {
+  std::vector<model::Interval> intervals;
+  for (const attribute::Slice& slice : input.rank.slices)
+    if (slice.category == category && slice.thread == input.process.training_thread)
+      intervals.push_back({slice.begin, slice.end});
+  return intervals;
+}
+
+}  // namespace gpuwatch::advise
