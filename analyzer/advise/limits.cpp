@@ -24,8 +24,10 @@ bool is_python(const model::Process& process) {
 // "on" is no limit; everything else says why a source gave nothing, or gave less.
 void add_sources(const model::Run& run, std::vector<std::string>& result) {
   std::set<std::string> seen;
+  const bool has_rank = std::any_of(run.processes.begin(), run.processes.end(),
+                                    [](const model::Process& process) { return process.is_rank(); });
   for (const model::Process& process : run.processes) {
-    if (!process.is_rank()) continue;
+    if (has_rank && !process.is_rank()) continue;
     for (const auto& [name, state] : process.sources) {
       if (state == "on" || (name == "python" && !is_python(process))) continue;
       std::string sentence = fmt::format("Source {}: {}.", io::printable(name), io::printable(state));
@@ -58,7 +60,7 @@ void add_frameworks(const model::Process& process, const std::string& who, std::
   if (is_met("keras") && is_met("jax"))
     result.push_back(fmt::format(
         "{}: Keras on JAX takes batches from generators, which are seen over tf.data only.", who));
-  else if (is_met("tensorflow"))
+  else if (is_met("tensorflow") && !process.sources.count("tf.data loop"))
     result.push_back(fmt::format("{}: a dataset that a tf.function iterates itself is not seen.", who));
 }
 

@@ -1,17 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a kernel of TensorFlow waits for a batch of tf.data, also inside a graph, where no Python runs.
-// Both functions are members that return a Status by value: in memory that the caller names in a first,
-// hidden argument, or in a register where the class is marked trivial_abi. Six integer registers handed on
-// and one handed back serve either convention; which one it is, is told by the hidden argument lying on the
+//
+// What is handed on. The symbol's own name holds the types of its parameters, so any version of TensorFlow
+// that binds to it passes `this` and one to three pointers: with the hidden argument of a result in memory
+// five words at most, all in integer registers, none on the stack. (Read in TensorFlow's sources from 2.4
+// to 2.21. SetIteratorFromDataset took a non-const DatasetBase before: another name, that is not taken here.)
+// The result's type is in no name: a Status of one word, returned in memory that the caller names in a first,
+// hidden argument wherever it has a destructor (tensorflow::Status; absl::Status compiled by GCC), or in a
+// register where Clang compiled absl::Status, which is marked trivial_abi since 2024. Six integer registers
+// handed on and one handed back serve either; which one it is, is told by the hidden argument lying on the
 // caller's stack. No TensorFlow header is needed, and nothing of its objects is read but the bool on that
 // stack.
+//
+// Where the function itself is. ld.so binds a caller to us whoever defines the symbol, so it is looked for in
+// the caller's own scope, behind us in the global one, in TensorFlow's libraries, and at last in the symbol
+// table of every loaded object. A symbol that nobody defines cannot be answered for: without us its caller
+// would not have been loaded, or would have ended here with ld.so's words, and so it does.
+#include <sys/syscall.h>
+
+#include <atomic>
 #include <cstdint>
 
 #include "hooks/evidence.h"
+#include "hooks/libc/next_definition.h"
 #include "hooks/operations.h"
 #include "hooks/python/graph_waits.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
+#include "libinject/base/syscall.h"
+#include "libinject/base/text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
 #include "libinject/runtime/real_function.h"
@@ -23,15 +40,43 @@ using namespace gpuwatch::hooks;
 
 using SixWords = uintptr_t (*)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
 
+constexpr const char* kSonames[] = {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2", nullptr};
+
+[[noreturn]] GW_COLD void end_as_the_linker_would(const char* symbol) noexcept {
+  base::Text<512> line;
+  line.add("symbol lookup error: undefined symbol: ").add(symbol).add('\n');
+  base::raw_syscall(SYS_write, 2, base::address(line.c_str()), line.size());
+  for (;;) base::raw_syscall(SYS_exit_group, 127);
+}
+
+class TensorFlowFunction {
+ public:
+  explicit constexpr TensorFlowFunction(const char* symbol) noexcept
+      : real_(symbol, kSonames), wanted_{symbol, libc::gnu_hash(symbol)} {}
+
+  SixWords get(const void* caller, SixWords own) noexcept {
+    const SixWords real = real_.get(caller, reinterpret_cast<void*>(own));
+    return GW_LIKELY(real != nullptr) ? real : find_anywhere();
+  }
+
+ private:
+  GW_COLD SixWords find_anywhere() noexcept {
+    void* found = nullptr;
+    libc::find_next_definitions(&wanted_, &found, 1);
+    if (!found) end_as_the_linker_would(wanted_.name);
+    real_.keep(found);
+    return reinterpret_cast<SixWords>(found);
+  }
+
+  runtime::RealFunction<SixWords> real_;
+  libc::Wanted wanted_;
+};
+
 #define GW_TEXT(symbol) #symbol
 #define GW_TENSORFLOW(identifier, op_class, name, symbol) \
-  constexpr const char* k_##identifier = GW_TEXT(symbol);
+  constinit TensorFlowFunction g_##identifier(GW_TEXT(symbol));
 #include "hooks/tensorflow/tensorflow.def"
 #undef GW_TENSORFLOW
-
-constexpr const char* kSonames[] = {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2", nullptr};
-constinit runtime::RealFunction<SixWords> g_get_next(k_tensorflow_get_next, kSonames);
-constinit runtime::RealFunction<SixWords> g_set_iterator(k_tensorflow_set_iterator, kSonames);
 
 // In a frame of this thread that called us: from ours up, stacks are mapped without a gap.
 bool is_on_callers_stack(uintptr_t address, const void* frame) noexcept {
@@ -46,6 +91,14 @@ bool is_watched() noexcept {
          begin_recording("tf.data");
 }
 
+GW_COLD void note_unseen_loop() noexcept {
+  static constinit std::atomic<bool> is_said{false};
+  if (!is_said.exchange(true, std::memory_order_relaxed))
+    record::put_source("tf.data loop",
+                       "a dataset was iterated by one kernel (for x in dataset in a tf.function, or "
+                       "Dataset.reduce); its waits for data are not seen");
+}
+
 }  // namespace
 
 // Status GetNext(OpKernelContext* context, std::vector<Tensor>* out, bool* end_of_sequence)
@@ -54,8 +107,7 @@ gw_tensorflow_get_next(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintp
     "_ZN10tensorflow4data16IteratorResource7GetNextEPNS_15OpKernelContextEPSt6vectorINS_6TensorESaIS5_EEPb");
 extern "C" GW_EXPORT uintptr_t gw_tensorflow_get_next(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,
                                                       uintptr_t e, uintptr_t f) noexcept(false) {
-  const SixWords real =
-      g_get_next.get(__builtin_return_address(0), reinterpret_cast<void*>(gw_tensorflow_get_next));
+  const SixWords real = g_tensorflow_get_next.get(__builtin_return_address(0), gw_tensorflow_get_next);
   const void* const frame = __builtin_frame_address(0);
   const bool is_in_memory = is_on_callers_stack(a, frame);
   const uintptr_t resource = is_in_memory ? b : a;
@@ -83,8 +135,24 @@ gw_tensorflow_set_iterator(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, u
 extern "C" GW_EXPORT uintptr_t gw_tensorflow_set_iterator(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,
                                                           uintptr_t e, uintptr_t f) noexcept(false) {
   const SixWords real =
-      g_set_iterator.get(__builtin_return_address(0), reinterpret_cast<void*>(gw_tensorflow_set_iterator));
+      g_tensorflow_set_iterator.get(__builtin_return_address(0), gw_tensorflow_set_iterator);
   const bool is_in_memory = is_on_callers_stack(a, __builtin_frame_address(0));
   python::bind_resource(python::t_framework.iterator, reinterpret_cast<const void*>(is_in_memory ? b : a));
+  return real(a, b, c, d, e, f);
+}
+
+// Status DoCompute(OpKernelContext* context), once for a whole loop. Inside it the iterator is asked through
+// its own class, and autograph's loop body runs as a stage of the pipeline (ScanDataset), whose functions
+// have local names: waits cannot be told from work there. That this happened can be told.
+extern "C" GW_EXPORT uintptr_t gw_tensorflow_reduce_dataset(
+    uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e,
+    uintptr_t
+        f) noexcept(false) __asm__("_ZN10tensorflow4data15ReduceDatasetOp9DoComputeEPNS_15OpKernelContextE");
+extern "C" GW_EXPORT uintptr_t gw_tensorflow_reduce_dataset(uintptr_t a, uintptr_t b, uintptr_t c,
+                                                            uintptr_t d, uintptr_t e,
+                                                            uintptr_t f) noexcept(false) {
+  const SixWords real =
+      g_tensorflow_reduce_dataset.get(__builtin_return_address(0), gw_tensorflow_reduce_dataset);
+  if (is_watched()) note_unseen_loop();
   return real(a, b, c, d, e, f);
 }

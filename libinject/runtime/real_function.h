@@ -34,6 +34,9 @@ class RealFunction {
     return resolve(caller, own);
   }
 
+  // For a caller that found it by other means.
+  void keep(void* found) noexcept { found_.store(found, std::memory_order_relaxed); }
+
  private:
   GW_COLD Function resolve(const void* caller, const void* own) noexcept {
     void* found = find_real(name_, version_, sonames_, caller, own);

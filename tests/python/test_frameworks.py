@@ -220,7 +220,7 @@ def execute(resource, answers, count=3):
 
 @pytest.fixture(params=["in memory", "in a register"])
 def kernel(request, tmp_path):
-    library = tmp_path / "libkernel.so"
+    library = tmp_path / f"lib-{request.param.replace(' ', '-')}.so"
     words = ["c++", "-O1", "-fPIC", "-shared", "-pthread", "-o", library, STUBS / "kernel.cpp"]
     subprocess.run(words + (["-DTRIVIAL"] if request.param == "in a register" else []), check=True)
     return {"KERNEL": str(library)}
@@ -266,6 +266,46 @@ for batch in timed(OwnedIterator(Eager())):
 Function(execute)(None, [], count=0)
 """, kernel)  # fmt: skip
     check_waits(done)
+
+
+def test_loop_over_a_dataset_in_one_kernel_is_said(run, kernel):
+    done = run(GRAPH + """
+assert kernel.reduce(ctypes.c_void_p(5)) == kernel.reduce(ctypes.c_void_p(6)) == 1
+""", kernel)  # fmt: skip
+    assert "are not seen" in done.trace.state("tf.data loop")
+
+
+@pytest.fixture
+def caller(kernel, tmp_path):
+    """A library that calls TensorFlow's functions and says nowhere who defines them."""
+    library = tmp_path / "libcaller.so"
+    words = ["c++", "-O1", "-fPIC", "-shared", "-pthread", "-DCALLER", "-o", library, STUBS / "kernel.cpp"]
+    subprocess.run([*words, "-Wl,-z,lazy", *(["-DTRIVIAL"] if kernel["KERNEL"].endswith("in-a-register.so") else [])], check=True)
+    return {**kernel, "CALLER": str(library)}
+
+
+CALLER = """
+import ctypes, os
+dlopen = ctypes.CDLL(None).dlopen  # lazy: ctypes itself binds at once
+dlopen.restype = ctypes.c_void_p
+caller = ctypes.CDLL("caller", handle=dlopen(os.environ["CALLER"].encode(), os.RTLD_LAZY))
+"""
+
+
+def test_definition_that_only_the_loaded_objects_tell_of(run, caller):
+    """As in TensorFlow up to 2.10: the caller's library does not depend on the one that defines the symbol, and that one
+    is loaded for itself alone."""
+    run("import ctypes, os; ctypes.CDLL(os.environ['KERNEL'])" + CALLER + """
+assert caller.reduce(ctypes.c_void_p(5)) == 1
+""", caller)  # fmt: skip
+
+
+def test_function_that_nobody_defines_ends_as_without_us(run_plain, run_watched, caller):
+    program = [sys.executable, "-c", CALLER + "caller.reduce(None)"]
+    plain, watched = run_plain(program, env=caller), run_watched(program, env=caller)
+    assert watched.returncode == plain.returncode == 127
+    symbol = "undefined symbol: _ZN10tensorflow4data15ReduceDatasetOp9DoComputeEPNS_15OpKernelContextE"
+    assert symbol in plain.stderr and symbol in watched.stderr
 
 
 def test_off_by_configuration(run, kernel):
