@@ -134,3 +134,12 @@ def test_checkpoint_is_seen(run_watched, tmp_path):
     (checkpoint,) = watched.trace.calls("Checkpoint")
     assert not checkpoint.failed
     assert checkpoint.begin_ns > watched.trace.calls("OptimizerStep")[-1].end_ns
+
+
+@pytest.mark.parametrize("method", ["none", "fork", "forkserver", "spawn"])
+def test_nothing_of_a_loader_lives_longer(method, run_plain, run_watched):
+    program = [sys.executable, PROGRAMS / "lifetimes.py", method]
+    plain, watched = run_plain(program), run_watched(program)
+    assert (watched.returncode, watched.stdout, watched.stderr) == (0, plain.stdout, plain.stderr)
+    assert plain.stdout.count("gone ['MainThread']") == 2
+    assert len(watched.trace.calls("LoaderStart")) == 2
