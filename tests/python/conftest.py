@@ -84,9 +84,11 @@ def embedded_interpreter():
 
 def interpreters():
     """Every CPython from 3.9 on that this machine offers: the one that runs the tests, the system's (static on Debian
-    and Ubuntu), the same from its shared library, and those that pyenv built (shared)."""
+    and Ubuntu), the same from its shared library, those that pyenv built (shared), and those that GPUWATCH_TEST_PYTHONS
+    names (paths, separated by colons)."""
     candidates = [Path(sys.executable), Path("/usr/bin/python3"), embedded_interpreter()]
     candidates += sorted(Path(os.path.expanduser("~/.pyenv/versions")).glob("3.*/bin/python3"))
+    candidates += [Path(path) for path in os.environ.get("GPUWATCH_TEST_PYTHONS", "").split(":") if path]
     found = {}
     for candidate in candidates:
         probe = "import sys; print(sys.version_info[:2] >= (3, 9) and not hasattr(sys, '_is_gil_enabled') or sys.version_info[:2] >= (3, 13) and sys._is_gil_enabled())"
