@@ -67,17 +67,23 @@ std::string run_addr2line(const std::string& path, uint64_t address) {
   return output;
 }
 
-// "function\nfile:line\n" in the words of a report: "trainer.cu:88 (main)", "main", or "".
-std::string describe(const std::string& output) {
+struct Symbol {
+  std::string words;              // "trainer.cu:88 (main)"; empty: not known
+  bool is_system_header = false;  // a template of the compiler's or the system's libraries
+};
+
+// From "function\nfile:line\n".
+Symbol describe(const std::string& output) {
   size_t end = output.find('\n');
-  if (end == std::string::npos) return "";
+  if (end == std::string::npos) return {};
   std::string function = output.substr(0, end);
   std::string line = output.substr(end + 1, output.find('\n', end + 1) - end - 1);
   line = line.substr(0, line.find(" ("));  // "(discriminator 2)"
   bool has_function = !function.empty() && function[0] != '?';
   bool has_line = !line.empty() && line[0] != '?' && !line.ends_with(":0") && !line.ends_with(":?");
-  if (has_line) return has_function ? fmt::format("{} ({})", base_name(line), function) : base_name(line);
-  return "";
+  if (!has_line) return {};
+  return {has_function ? fmt::format("{} ({})", base_name(line), function) : base_name(line),
+          line.starts_with("/usr/include/") || line.find("/include/c++/") != std::string::npos};
 }
 
 // The address as the file's own symbols count it. A recorded range is that of the executable segment, whose
@@ -107,9 +113,9 @@ uint64_t file_address(const model::ModuleRange& module, uint64_t address) {
   return result;
 }
 
-std::string symbolise(const model::ModuleRange& module, uint64_t address) {
+Symbol symbolise(const model::ModuleRange& module, uint64_t address) {
   static std::mutex lock;
-  static std::map<std::pair<std::string, uint64_t>, std::string> known;
+  static std::map<std::pair<std::string, uint64_t>, Symbol> known;
   std::lock_guard<std::mutex> guard(lock);
   auto [entry, is_new] = known.try_emplace({module.path, address - module.base});
   if (is_new && is_readable_file(module.path)) {
@@ -135,15 +141,37 @@ std::string python_line(const model::Run& run, const model::Thread& thread, uint
   return "";
 }
 
+const model::ModuleRange* module_of(const model::Process& process, uint64_t address) {
+  for (const model::ModuleRange& module : process.modules)
+    if (address >= module.base && address - module.base < module.size) return &module;
+  return nullptr;
+}
+
+// The innermost line of a native stack that is known. Libraries are mostly without line tables, and asking a
+// large one takes seconds: it is asked for a few frames only. Ourselves we leave out.
+std::string native_line(const model::Run& run, const model::Process& process, const model::Thread& thread,
+                        const model::HostCall& call) {
+  const std::string* text = model::stack_of(run, thread, call);
+  if (!text) return "";
+  constexpr int kMostTries = 8;
+  std::map<const model::ModuleRange*, int> tries;
+  for (const uint64_t address : model::addresses_of(*text)) {
+    const model::ModuleRange* module = module_of(process, address);
+    if (!module || base_name(module->path).starts_with("libgpuwatch") || ++tries[module] > kMostTries)
+      continue;
+    const Symbol symbol = symbolise(*module, address);
+    if (!symbol.words.empty() && !symbol.is_system_header) return symbol.words;
+  }
+  return "";
+}
+
 }  // namespace
 
 std::string address_location(const model::Process& process, uint64_t address) {
-  for (const model::ModuleRange& module : process.modules) {
-    if (address < module.base || address - module.base >= module.size) continue;
-    std::string symbol = symbolise(module, address);
-    return symbol.empty() ? fmt::format("{}+{:#x}", base_name(module.path), address - module.base) : symbol;
-  }
-  return "";
+  const model::ModuleRange* module = module_of(process, address);
+  if (!module) return "";
+  const std::string symbol = symbolise(*module, address).words;
+  return symbol.empty() ? fmt::format("{}+{:#x}", base_name(module->path), address - module->base) : symbol;
 }
 
 std::string call_location(const model::Run& run, const model::Process& process, uint32_t thread,
@@ -153,6 +181,7 @@ std::string call_location(const model::Run& run, const model::Process& process, 
   const model::HostCall& host = owner.calls[call];
   if (std::string line = python_line(run, owner, call); !line.empty()) return line;
   if (const auto frame = model::users_line_of(run, owner, host)) return frame->location();
+  if (std::string line = native_line(run, process, owner, host); !line.empty()) return line;
   switch (model::detail_kind(host.op_class)) {
     case model::DetailKind::kCall:
       if (host.detail >= owner.call_details.size()) return "";

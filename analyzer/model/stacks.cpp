@@ -201,6 +201,20 @@ std::vector<StackFrame> frames_of(const std::string& text) {
   return frames;
 }
 
+std::vector<uint64_t> addresses_of(const std::string& text) {
+  std::vector<uint64_t> addresses;
+  std::string_view rest = text;
+  while (rest.starts_with("0x") && addresses.size() < kMostFrames) {
+    const std::string_view line = rest.substr(0, rest.find('\n'));
+    uint64_t address = 0;
+    const auto [end, error] = std::from_chars(line.data() + 2, line.data() + line.size(), address, 16);
+    if (error != std::errc() || end != line.data() + line.size()) break;
+    addresses.push_back(address);
+    rest.remove_prefix(std::min(line.size() + 1, rest.size()));
+  }
+  return addresses;
+}
+
 bool is_users(const StackFrame& frame) {
   return !is_torch_or_interpreter(frame) && !is_package(frame.file);
 }
@@ -212,6 +226,11 @@ const StackFrame* users_frame(const std::vector<StackFrame>& frames) {
     if (!in_package && !is_torch_or_interpreter(frame)) in_package = &frame;
   }
   return in_package;
+}
+
+std::optional<StackFrame> sample_code(const Loader& loader) {
+  const std::vector<StackFrame> frames = frames_of(loader.code);
+  return frames.empty() || !is_users(frames.front()) ? std::nullopt : std::optional(frames.front());
 }
 
 const std::string* stack_of(const Run& run, const Thread& thread, const HostCall& call) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What recorded Python stacks say: where a call that stopped its thread stood, and which functions a loader's
 // workers were in while their consumer waited. Stacks are text of the trace, "file:line function" a line,
-// innermost first, and nothing is taken for granted about them.
+// innermost first, or, of programs without Python, "0x<return address>"; nothing is taken for granted about
+// them.
 #pragma once
 
 #include <optional>
@@ -20,6 +21,12 @@ struct StackFrame {
 };
 
 std::vector<StackFrame> frames_of(const std::string& text);  // at most 64; a line of another form is left out
+
+// A native stack's return addresses, innermost first; empty for a Python stack.
+std::vector<uint64_t> addresses_of(const std::string& text);
+
+// Where the loader's dataset makes a sample (Loader::code), if it is written in Python outside packages.
+std::optional<StackFrame> sample_code(const Loader& loader);
 
 // Neither a package, nor Python's own library, nor the interpreter.
 bool is_users(const StackFrame& frame);

@@ -91,6 +91,7 @@ GW_COLD void meet_cuda(const void* caller) noexcept {
   } else {
     hooks::cupti::on_cuda_evidence(caller);
   }
+  python::prepare_native_stacks();
   if (runtime::config().is_on(runtime::Source::kSystem)) cuda::nvml::prepare();
 }
 
@@ -147,7 +148,10 @@ inline cudaError_t intercept(Real<Function>& real, const void* own, const void* 
   const InSymbolHook in_hook;
   const cudaError_t result = function(args...);
   finish(scope, result == cudaSuccess ? 0 : trace::kFailed, describe(), caller);
-  if constexpr (may_stall(kOperations[id(op)].op_class)) python::maybe_record_stack(scope);
+  if constexpr (may_stall(kOperations[id(op)].op_class)) {
+    python::note_native_training_thread();
+    python::maybe_record_stack(scope);
+  }
   if constexpr (kOperations[id(op)].op_class == trace::OpClass::Sync) context::maybe_sample(scope.begin);
   return result;
 }

@@ -11,10 +11,12 @@
 #include "libinject/base/errno_guard.h"
 #include "libinject/base/syscall.h"
 #include "libinject/runtime/config.h"
+#include "libinject/unwind/native_stack.h"
 
 namespace gpuwatch::hooks::python {
 
 constinit std::atomic<uint64_t> g_stall_ticks{UINT64_MAX};
+constinit std::atomic<bool> g_has_native_stacks{false};
 GW_TLS uint32_t t_training_epoch = 0;
 
 namespace {
@@ -104,6 +106,21 @@ const char* find_python() noexcept {
 constexpr size_t kKnownStacks = 512;
 constinit std::atomic<uint64_t> g_known[kKnownStacks];
 
+// The id of the text that `describe` writes for a stack of this hash; described only if the hash is new. 0 if
+// it cannot be.
+template <class Text, class Describe>
+uint32_t intern_once(uint64_t hash, Describe describe) noexcept {
+  std::atomic<uint64_t>& known = g_known[hash % kKnownStacks];
+  const uint64_t entry = known.load(std::memory_order_relaxed);
+  const uint64_t high = hash & ~uint64_t{UINT32_MAX};
+  if (entry && (entry & ~uint64_t{UINT32_MAX}) == high) return static_cast<uint32_t>(entry);
+  Text text;
+  if (!describe(text)) return 0;
+  const uint32_t id = record::intern(text.c_str(), text.size());
+  if (id) known.store(high | id, std::memory_order_relaxed);
+  return id;
+}
+
 // --- what walks may cost
 
 constexpr uint64_t kTimePerCost = 1000;        // a thousandth of the time
@@ -133,33 +150,54 @@ const unwind::PythonRuntime* walkable_python() noexcept {
   return g_is_walkable ? &g_python : nullptr;
 }
 
+GW_COLD void prepare_native_stacks() noexcept {
+  const bool has_python = dlsym && dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+  if (has_python || g_has_native_stacks.load(std::memory_order_relaxed)) return;
+  const record::Quiet quiet;
+  const bool is_loaded = unwind::load_unwinder();
+  record::put_source("stacks", is_loaded ? "on" : "off: no Python, and libunwind.so.8 is not installed");
+  if (!is_loaded) return;
+  g_has_native_stacks.store(true, std::memory_order_relaxed);
+  g_stall_ticks.store(base::ticks_of_ns(kStallNs), std::memory_order_release);
+}
+
 GW_COLD uint32_t intern_stack(unwind::ForeignMemory& memory, const unwind::PythonRuntime& python,
                               const unwind::PythonStack& stack) noexcept {
-  std::atomic<uint64_t>& known = g_known[stack.hash % kKnownStacks];
-  const uint64_t entry = known.load(std::memory_order_relaxed);
-  const uint64_t high = stack.hash & ~uint64_t{UINT32_MAX};
-  if (entry && (entry & ~uint64_t{UINT32_MAX}) == high) return static_cast<uint32_t>(entry);
-  unwind::StackText text;
-  if (!unwind::describe(memory, python, stack, write_as_wanted, text)) return 0;
-  const uint32_t id = record::intern(text.c_str(), text.size());
-  if (id) known.store(high | id, std::memory_order_relaxed);
-  return id;
+  return intern_once<unwind::StackText>(stack.hash, [&](unwind::StackText& text) {
+    return unwind::describe(memory, python, stack, write_as_wanted, text);
+  });
 }
+
+namespace {
+
+uint32_t python_stack_now() noexcept {
+  void* const thread = g_api.PyGILState_GetThisThreadState();
+  if (!thread) return 0;
+  unwind::ForeignMemory memory(static_cast<uint32_t>(base::sys_getpid()));
+  unwind::PythonStack stack;
+  const bool is_captured = unwind::capture(memory, g_python, reinterpret_cast<uint64_t>(thread), stack);
+  return is_captured ? intern_stack(memory, g_python, stack) : 0;
+}
+
+uint32_t native_stack_now() noexcept {
+  const record::Quiet quiet;  // the unwinder's own waits and mappings are nobody's stall
+  unwind::NativeStack stack;
+  if (!unwind::capture(stack)) return 0;
+  return intern_once<unwind::NativeText>(stack.hash, [&](unwind::NativeText& text) {
+    unwind::describe(stack, text);
+    return true;
+  });
+}
+
+}  // namespace
 
 GW_COLD void record_stack(const record::Scope& scope) noexcept {
   const uint64_t begin = base::ticks();
   if (t_training_epoch != runtime::epoch() || record::is_quiet()) return;
   if (!has_credit(begin, begin - scope.begin)) return;
   const base::ErrnoGuard keep_errno;
-  void* const thread = g_api.PyGILState_GetThisThreadState();
-  if (!thread) return;
-  unwind::ForeignMemory memory(static_cast<uint32_t>(base::sys_getpid()));
-  unwind::PythonStack stack;
-  if (unwind::capture(memory, g_python, reinterpret_cast<uint64_t>(thread), stack)) {
-    if (const uint32_t text = intern_stack(memory, g_python, stack)) {
-      record::stack(scope.op, scope.begin, text);
-    }
-  }
+  if (const uint32_t text = g_is_walkable ? python_stack_now() : native_stack_now())
+    record::stack(scope.op, scope.begin, text);
   t_credit_since += (base::ticks() - begin) * kTimePerCost;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the training thread stood in a call that stopped it: the Python frames, recorded beside the call. The
-// training thread is whichever has called a loader's next() or an optimizer's step in this process.
+// Where the training thread stood in a call that stopped it: the Python frames, recorded beside the call; in
+// a process without Python, the native ones (libinject/unwind/native_stack.h), as return addresses that the
+// analyzer looks up. The training thread is whichever has called a loader's next() or an optimizer's step in
+// this process; without Python, whichever has called a CUDA function that may stop it.
 //
 // Nothing is read with the GIL taken for it, and nothing through a pointer of ours (libinject/unwind). A
 // stall that was seen before costs a walk over its frames and no text. What walks cost a thread is held to a
@@ -38,6 +40,15 @@ inline void note_training_thread() noexcept {
 // Finds out whether frames can be walked: once, when recording is on, from within a call out of Python.
 void prepare_stacks() noexcept;
 
+// The same for native stacks, from the first call of CUDA. Nothing in a process that has Python.
+void prepare_native_stacks() noexcept;
+extern constinit std::atomic<bool> g_has_native_stacks;
+
+// After a call of CUDA that may stop its thread.
+inline void note_native_training_thread() noexcept {
+  if (GW_UNLIKELY(g_has_native_stacks.load(std::memory_order_relaxed))) note_training_thread();
+}
+
 // This process's interpreter; null if it cannot be walked.
 const unwind::PythonRuntime* walkable_python() noexcept;
 
@@ -45,7 +56,8 @@ const unwind::PythonRuntime* walkable_python() noexcept;
 uint32_t intern_stack(unwind::ForeignMemory& memory, const unwind::PythonRuntime& python,
                       const unwind::PythonStack& stack) noexcept;
 
-// A walk over this thread's frames, recorded as those of the call that `scope` was. Cold.
+// A walk over this thread's frames, Python's or its native ones, recorded as those of the call that `scope`
+// was. Cold.
 void record_stack(const record::Scope& scope) noexcept;
 
 // After a recorded call: its stack, if it was a stall of the training thread. Where a loader has workers, a

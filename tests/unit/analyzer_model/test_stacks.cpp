@@ -26,6 +26,28 @@ TEST(Frames, AreReadLineByLineAndOddOnesLeftOut) {
   EXPECT_TRUE(frames_of("").empty());
 }
 
+TEST(Frames, OfANativeStackAreAddresses) {
+  EXPECT_EQ(addresses_of("0x7f01\n0xa\n0xffffffffffffffff"),
+            (std::vector<uint64_t>{0x7f01, 0xa, 0xffffffffffffffff}));
+  EXPECT_EQ(addresses_of("0x1\n0xg\n0x2"), std::vector<uint64_t>{1});
+  EXPECT_EQ(addresses_of("0x1\n0x10000000000000000"), std::vector<uint64_t>{1});
+  EXPECT_TRUE(addresses_of("a.py:1 f").empty());
+  EXPECT_TRUE(addresses_of("0x").empty());
+  EXPECT_TRUE(frames_of("0x7f01\n0xa").empty());
+  std::string text;
+  for (int i = 0; i < 5000; ++i) text += "0x1\n";
+  EXPECT_EQ(addresses_of(text).size(), 64u);
+}
+
+TEST(SampleCode, IsTheUsersOwn) {
+  Loader loader;
+  EXPECT_FALSE(sample_code(loader));
+  loader.code = "/w/data.py:41 Samples.__getitem__";
+  EXPECT_EQ(sample_code(loader)->location(), "/w/data.py:41");
+  loader.code = in(kPackages, "torchvision/datasets/folder.py:9 ImageFolder.__getitem__");
+  EXPECT_FALSE(sample_code(loader));
+}
+
 TEST(Frames, AreBounded) {
   std::string text;
   for (int i = 0; i < 5000; ++i) text += "a.py:1 f\n";

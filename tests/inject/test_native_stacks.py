@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Stalls of a program without Python: the functions that led to them, by return address, from unwind tables alone."""
+
+import ctypes.util
+import subprocess
+
+import pytest
+
+
+def functions_of(program, addresses):
+    words = ["addr2line", "-f", "-e", program, *(hex(int(address, 16) - 1) for address in addresses)]
+    return subprocess.run([str(w) for w in words], capture_output=True, text=True, check=True).stdout.splitlines()[::2]
+
+
+def test_waits_carry_the_functions_that_led_to_them(recorded, guests):
+    if not ctypes.util.find_library("unwind"):
+        pytest.fail("libunwind8 is missing: run scripts/setup.sh")
+    trace = recorded([guests / "stalls"])
+    assert trace.state("stacks") == "on"
+    waits = [stack for stack in trace.stacks if stack.name == "pthread_cond_wait"]
+    assert len(waits) >= 5  # of ten; what walks may cost is limited
+    for stack in waits:
+        functions = functions_of(guests / "stalls", stack.frames)
+        assert [f for f in functions if f in ("wait_for_batch", "train_step", "main")] == ["wait_for_batch", "train_step", "main"]
+    begins = {(call.thread, call.begin_ns) for call in trace.calls("Wait")}
+    assert {(stack.thread, stack.begin_ns) for stack in waits} <= begins
+
+
+def test_without_libunwind_it_is_said(recorded, guests, tmp_path):
+    """A library of that name that has nothing in it."""
+    subprocess.run(["cc", "-shared", "-o", tmp_path / "libunwind.so.8", "-x", "c", "/dev/null"], check=True)
+    trace = recorded([guests / "stalls"], env={"LD_LIBRARY_PATH": str(tmp_path)})
+    assert "libunwind" in trace.state("stacks")
+    assert trace.stacks == []
