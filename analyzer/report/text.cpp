@@ -172,6 +172,22 @@ bool is_workers_work(Category category) {
          category == Category::InputHeadOfLine;
 }
 
+std::string place_words(const model::StackFrame& frame) {
+  const std::string location = clean(frame.location());
+  return fmt::format(" ({} {})", location.substr(location.find_last_of('/') + 1), clean(frame.function));
+}
+
+// Without workers nobody waits, and nobody looks: the method that makes a sample is all that is known.
+std::string inline_place(const model::Process& process) {
+  std::vector<size_t> batches(process.loaders.size());
+  for (const model::LoaderPass& pass : process.passes) batches.at(pass.loader) += pass.batches.size();
+  const auto most = std::max_element(batches.begin(), batches.end());
+  if (most == batches.end()) return "";
+  const model::Loader& loader = process.loaders[size_t(most - batches.begin())];
+  const auto code = loader.num_workers == 0 ? model::sample_code(loader) : std::nullopt;
+  return code ? place_words(*code) : "";
+}
+
 // " (data.py:41 augment)": where the workers of the loader with most samples were seen most; "" if nowhere
 // for the larger part of the time.
 std::string worker_place(const model::Run& run, const model::Process& process) {
@@ -184,9 +200,7 @@ std::string worker_place(const model::Run& run, const model::Process& process) {
     if (activity.samples > most.samples) most = std::move(activity);
   }
   if (most.samples < kLeastSamples || most.functions.front().share < kLeastShare) return "";
-  const model::StackFrame& frame = most.functions.front().frame;
-  const std::string location = clean(frame.location());
-  return fmt::format(" ({} {})", location.substr(location.find_last_of('/') + 1), clean(frame.function));
+  return place_words(most.functions.front().frame);
 }
 
 // The causes behind what is lost, largest first.
@@ -206,8 +220,11 @@ std::string why_words(const model::Run& run, const RankAttribution& rank) {
     words += fmt::format("{}{} {} ms", i ? ", " : "", attribute::info(causes[i]).words,
                          milliseconds(double(rank.time(causes[i])) / double(rank.steps.size()) / 1e6));
     if (!has_place && is_workers_work(causes[i])) {
-      words += worker_place(run, run.processes.at(rank.process));
-      has_place = true;
+      const model::Process& process = run.processes.at(rank.process);
+      std::string place = worker_place(run, process);
+      if (place.empty() && causes[i] == Category::InputTransform) place = inline_place(process);
+      words += place;
+      has_place = !place.empty();
     }
   }
   return words;

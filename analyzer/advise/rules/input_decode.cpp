@@ -24,13 +24,16 @@ constexpr Threshold kThresholds[] = {
      "less, and waiting for storage is the larger part"},
 };
 
-// The function that workers were seen in most, and the share of their time.
+// The function that workers were seen in most, and the share of their time; else the one that makes a sample.
 void name_worst_function(Finding& finding, const RuleInput& input) {
   const model::Loader* configured = input.configured_loader();
   if (!configured) return;
   const auto loader = uint32_t(configured - input.process.loaders.data());
   const model::WorkerActivity activity = model::worker_activity(input.run, input.process, loader);
-  if (activity.samples < kLeastSamples) return;
+  if (activity.samples < kLeastSamples) {
+    if (const auto code = model::sample_code(*configured)) finding.fix.location = code->location();
+    return;
+  }
   const model::WorkerFunction& worst = activity.functions.front();
   if (!model::is_users(worst.frame)) return;
   finding.evidence.push_back(
