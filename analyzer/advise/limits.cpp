@@ -9,6 +9,8 @@
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/phases.h"
+#include "analyzer/model/roles.h"
+#include "analyzer/model/stacks.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -64,6 +66,33 @@ void add_frameworks(const model::Process& process, const std::string& who, std::
     result.push_back(fmt::format("{}: a dataset that a tf.function iterates itself is not seen.", who));
 }
 
+// A worker's lines are seen by the thread that waits for it. A loader without workers has nobody who waits.
+void add_inline_loaders(const model::Process& process, const RankAttribution& rank, const std::string& who,
+                        std::vector<std::string>& result) {
+  constexpr double kWorthSaying = 0.05;
+  if (rank.share(Category::InputTransform) < kWorthSaying) return;
+  for (const model::Loader& loader : process.loaders) {
+    const auto code = loader.num_workers == 0 ? model::sample_code(loader) : std::nullopt;
+    if (!code) continue;
+    result.push_back(
+        fmt::format("{}: which lines of {} ({}) a sample's time goes to is seen only of a loader "
+                    "with workers.",
+                    who, io::printable(code->function), io::printable(code->location())));
+    return;
+  }
+}
+
+// The batches that training uses are taken by another thread, ahead of it.
+void add_taking_thread(const model::Process& process, const std::string& who,
+                       std::vector<std::string>& result) {
+  if (!model::is_fed_by_other_threads(process)) return;
+  result.push_back(
+      fmt::format("{}: its loader is iterated by another thread than the one that trains; that "
+                  "thread's waits (wait_s) are not the training's, and how the loader's settings change "
+                  "the step is not predicted.",
+                  who));
+}
+
 // Phases that the shares of a step say nothing about.
 void add_phases(const model::Process& process, const RankAttribution& rank, const std::string& who,
                 std::vector<std::string>& result) {
@@ -97,6 +126,8 @@ void add_rank(const model::Run& run, const RankAttribution& rank, std::vector<st
                     "input; CPU time that makes data is not told from the script's other work.",
                     who));
   add_frameworks(process, who, result);
+  add_inline_loaders(process, rank, who, result);
+  add_taking_thread(process, who, result);
   add_phases(process, rank, who, result);
   for (const model::LoaderPass& pass : process.passes) {
     bool worker_lost = std::any_of(pass.workers.begin(), pass.workers.end(), [](const model::Worker& worker) {

@@ -49,19 +49,23 @@ void CpuJob::fill_computing(Tiling& tiling, Ns end) {
 }
 
 // Libraries that compute on several threads wait for them on condition variables: that is computing. It is a
-// wait for data where the script has no loader that is seen and another thread was reading or sleeping
-// meanwhile.
+// wait for data where the training thread takes no batches of a loader itself and another thread was reading,
+// sleeping, or in the next() of a loader meanwhile.
 void CpuJob::fill_wait(Tiling& tiling, Ns end, uint32_t call) {
   if (is_lock_wait(view_.call(thread_, call), view_.lock_wait()))
     return tiling.fill(end, {Category::Gil, thread_, call});
   const uint32_t producer =
-      view_.process().loaders.empty() ? thread_wait_.producing_waker(thread_, call) : kNone;
+      thread_wait_.training_takes_batches() ? kNone : thread_wait_.producing_waker(thread_, call);
   if (producer == kNone) return tiling.fill(end, {Category::Compute, thread_, call});
   const Activity& activity = view_.activity(producer);
   for (size_t i = activity.index_at(tiling.cursor()); tiling.cursor() < end; ++i) {
     const Stretch stretch = activity[i];
     const OpClass op_class =
         stretch.call == kNone ? OpClass::Other : view_.call(producer, stretch.call).op_class;
+    if (op_class == OpClass::LoaderNext || op_class == OpClass::LoaderStart) {
+      data_wait_.explain(tiling, std::min(stretch.end, end), producer, stretch.call);
+      continue;
+    }
     Cause cause{Category::Compute, thread_, call};
     if (is_input_io(op_class)) cause.category = Category::InputIo;
     if (op_class == OpClass::Sleep) cause.category = Category::InputTransform;

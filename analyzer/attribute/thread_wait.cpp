@@ -58,6 +58,13 @@ ThreadWait::Producer ThreadWait::producing_at(uint32_t waker, Ns time) const {
   return {waker, {own.begin, until, own.call}};
 }
 
+bool ThreadWait::training_takes_batches() const {
+  const std::vector<model::Loader>& loaders = view_.process().loaders;
+  return std::any_of(loaders.begin(), loaders.end(), [this](const model::Loader& loader) {
+    return loader.thread == view_.training_thread() || loader.thread == kNone;
+  });
+}
+
 // What the thread gives the device first after the wait is a copy to it.
 bool ThreadWait::leads_to_input_copy(uint32_t thread, uint32_t call) const {
   const std::vector<HostCall>& calls = view_.thread(thread).calls;
@@ -85,8 +92,7 @@ WaitKind ThreadWait::kind(uint32_t thread, uint32_t call, uint32_t producer) {
   if (leads_to_input_copy(thread, call)) return WaitKind::kData;
   const uint16_t operation = view_.call(thread, call).operation;
   if (is_lock_wait(view_.call(thread, call), view_.lock_wait())) return WaitKind::kInterpreterLock;
-  // With a loader that is seen, data comes through it.
-  if (!view_.process().loaders.empty()) return WaitKind::kUnknown;
+  if (training_takes_batches()) return WaitKind::kUnknown;
   return producer != kNone || recurs(thread, operation) ? WaitKind::kData : WaitKind::kUnknown;
 }
 

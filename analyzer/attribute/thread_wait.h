@@ -32,6 +32,10 @@ class ThreadWait {
   };
   Producer producing_at(uint32_t waker, model::Ns time) const;
 
+  // A loader is seen, and the thread that trains takes its batches itself: waits elsewhere are not for data.
+  // False where another thread iterates the loader and hands the batches on.
+  bool training_takes_batches() const;
+
   WaitKind kind(uint32_t thread, uint32_t call, uint32_t producer);
 
  private:

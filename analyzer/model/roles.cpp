@@ -44,18 +44,19 @@ ThreadEvidence evidence_of(const Run& run, const Thread& thread) {
   return evidence;
 }
 
-// The consumer of a loader that also steps an optimizer or launches kernels; else a consumer; else where the
-// optimizer is; else the one that says of itself that it takes steps; else where the launches are (autograd's
-// own threads launch too, so launches come last).
+// Where the optimizer steps, whoever takes the batches: a loader iterated by another thread is iterated ahead
+// of training. Without an optimizer, a consumer that also launches kernels; else a consumer; else the one that
+// says of itself that it takes steps; else where the launches are (autograd's own threads launch too, and so
+// do XLA's, so launches come last).
 uint32_t training_thread(const Run& run, const Process& process) {
   uint32_t best = kNone;
-  std::tuple<bool, bool, uint64_t, bool, uint64_t, uint64_t> best_rank{};
+  std::tuple<bool, bool, bool, uint64_t, bool, uint64_t, uint64_t> best_rank{};
   for (uint32_t i = 0; i < process.threads.size(); ++i) {
     const auto e = evidence_of(run, process.threads[i]);
-    const bool trains = e.optimizer_steps > 0 || e.launches > 0;
-    if (e.nexts == 0 && !trains && !e.reports_steps) continue;
-    const std::tuple rank{e.nexts > 0 && trains, e.nexts > 0, e.optimizer_steps,
-                          e.reports_steps,       e.nexts,     e.launches};
+    const bool steps = e.optimizer_steps > 0, takes = e.nexts > 0;
+    if (!takes && !steps && e.launches == 0 && !e.reports_steps) continue;
+    const std::tuple rank{steps,  takes && (steps || e.launches > 0), takes, e.optimizer_steps, e.reports_steps,
+                          e.nexts, e.launches};
     if (best == kNone || rank > best_rank) {
       best = i;
       best_rank = rank;
@@ -126,6 +127,16 @@ void find_training_threads(Run& run) {
   for (auto& process : run.processes) {
     if (process.worker_of == kNone) process.training_thread = training_thread(run, process);
   }
+}
+
+bool is_fed_by_other_threads(const Process& process) {
+  bool is_taken = false;
+  for (uint32_t i = 0; i < process.threads.size(); ++i) {
+    const bool takes = evidence_of(process.threads[i]).nexts > 0;
+    if (takes && i == process.training_thread) return false;
+    is_taken |= takes;
+  }
+  return is_taken;
 }
 
 void find_running(Run& run) {

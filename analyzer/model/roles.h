@@ -19,6 +19,9 @@ void complete_worker_links(const Run& run, const std::vector<ProcessTables*>& ta
 // Process::training_thread of every process that is nobody's worker.
 void find_training_threads(Run& run);
 
+// Other threads iterate the loaders and hand the batches on; the training thread calls no next() itself.
+bool is_fed_by_other_threads(const Process& process);
+
 // Process::is_running, for processes of this machine that left no end. Reads /proc.
 void find_running(Run& run);
 

@@ -269,7 +269,7 @@ struct Process {
   std::map<std::string, std::string> sources;  // "cuda" -> "on"
   std::map<std::string, std::string> facts;    // "torch" -> "2.13.0+cpu"
   std::map<std::string, uint64_t> losses;      // reason -> records
-  uint32_t training_thread = kNone;            // consumer of the loader, else where optimizer or launches are
+  uint32_t training_thread = kNone;            // where the optimizer steps, else who consumes or launches
   uint32_t worker_of = kNone;                  // index into Run::processes of the process it loads data for
   bool is_rank() const { return worker_of == kNone && training_thread != kNone; }
 };

@@ -8,6 +8,7 @@
 
 #include "analyzer/model/launch_steps.h"
 #include "analyzer/model/ranges.h"
+#include "analyzer/model/roles.h"
 
 namespace gpuwatch::model {
 namespace {
@@ -71,14 +72,24 @@ struct TakenBatch {
   uint32_t loader;
 };
 
-// In order of time.
-std::vector<TakenBatch> taken_batches(const Thread& thread, const std::vector<Step>& steps) {
-  std::vector<TakenBatch> taken;
+void add_taken(const Thread& thread, const std::vector<Step>& steps, std::vector<TakenBatch>& taken) {
   for (const auto& call : thread.calls) {
     if (!returned_batch(call)) continue;
     const size_t step = step_at(steps, call.end);
     if (step != SIZE_MAX) taken.push_back({step, call.correlation_or_object});
   }
+}
+
+// In order of steps. Of batches that other threads hand on, the step in which they were taken counts.
+std::vector<TakenBatch> taken_batches(const Process& process, const std::vector<Step>& steps) {
+  std::vector<TakenBatch> taken;
+  if (!is_fed_by_other_threads(process)) {
+    add_taken(process.threads[process.training_thread], steps, taken);
+    return taken;
+  }
+  for (const Thread& thread : process.threads) add_taken(thread, steps, taken);
+  std::stable_sort(taken.begin(), taken.end(),
+                   [](const TakenBatch& a, const TakenBatch& b) { return a.step < b.step; });
   return taken;
 }
 
@@ -266,7 +277,7 @@ StepSeries find_steps(const Run& run, const Process& process) {
   } else {
     return series;
   }
-  const auto taken = taken_batches(thread, series.steps);
+  const auto taken = taken_batches(process, series.steps);
   const auto evaluation = evaluation_loaders(taken, series.steps.size());
   series.evaluations = seldom(ranges_with_meaning(run, thread, RangeMeaning::kEvaluation), series.steps);
   series.checkpoints = seldom(ranges_with_meaning(run, thread, RangeMeaning::kCheckpoint), series.steps);

@@ -364,6 +364,8 @@ std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAt
   const Process& process = run.processes.at(rank.process);
   uint32_t loader = main_loader(run, rank);
   if (loader == model::kNone || rank.steps.empty()) return std::nullopt;
+  // Iterated ahead of training by a thread of its own: what that thread waits for does not stop the step.
+  if (process.loaders[loader].thread != process.training_thread) return std::nullopt;
 
   std::vector<const LoaderPass*> passes;
   size_t counted = 0;

@@ -3,6 +3,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "analyzer/model/roles.h"
+#include "analyzer/model/steps.h"
 #include "run_builder.h"
 
 namespace gpuwatch::model {
@@ -30,6 +32,29 @@ TEST_F(RolesTest, TheConsumerThatAlsoTrainsIsTheTrainingThread) {
   trace.thread(0, 3, autograd);
   const auto run = build(trace);
   EXPECT_EQ(run.processes[0].threads.at(run.processes[0].training_thread).tid, 2u);
+}
+
+TEST_F(RolesTest, AThreadThatIteratesTheLoaderAheadOfTrainingIsNoTrainingThread) {
+  TraceBuilder trace;
+  trace.process({});
+  const auto next = trace.operation("next", OpClass::LoaderNext),
+             step = trace.operation("step", OpClass::OptimizerStep);
+  Slots first_epoch, second_epoch, training;
+  for (uint64_t i = 0; i < 10; ++i) {
+    first_epoch.host(next, 1000 + 10 * i, 1001 + 10 * i, 1, static_cast<uint32_t>(i));
+    second_epoch.host(next, 2000 + 10 * i, 2001 + 10 * i, 1, static_cast<uint32_t>(i));
+    training.host(step, 1008 + 10 * i, 1009 + 10 * i, 1);
+  }
+  trace.thread(0, 1, first_epoch);
+  trace.thread(0, 2, training);
+  trace.thread(0, 3, second_epoch);
+  const auto run = build(trace);
+  EXPECT_EQ(run.processes[0].threads.at(run.processes[0].training_thread).tid, 2u);
+  EXPECT_TRUE(is_fed_by_other_threads(run.processes[0]));
+  const StepSeries series = find_steps(run, run.processes[0]);
+  EXPECT_EQ(series.source, "optimizer");
+  ASSERT_EQ(series.steps.size(), 10u);
+  EXPECT_EQ(series.steps[4].batches, 1u);
 }
 
 TEST_F(RolesTest, AProcessThatOnlyReadsIsNoRank) {
