@@ -29,7 +29,10 @@ void bind_resource(uint32_t iterator, const void* resource) noexcept;
 // True if a wrapped next() of the resource's iterator is under way on any thread: that one records the wait.
 bool is_waited_for(const void* resource) noexcept;
 
-// From the kernel; ticks. Recorded at once if this thread is the one that called the graph.
+// When the outermost call of a graph has returned, on its thread.
+void take_graph_waits() noexcept;
+
+// From the kernel; ticks. Kept until then.
 void note_graph_wait(const void* resource, uint64_t begin, uint64_t end, bool is_exhausted) noexcept;
 
 }  // namespace gpuwatch::hooks::python
