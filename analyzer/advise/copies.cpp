@@ -33,6 +33,12 @@ predict::EventFilter CopyFacts::filter() const {
 }
 
 CopyFacts copy_facts(const RuleInput& input, CopySource source) {
+  return copy_facts(input, [source](const predict::HostEvent&, const model::DeviceOp& op) {
+    return is_from(op, source);
+  });
+}
+
+CopyFacts copy_facts(const RuleInput& input, const CopyFilter& which) {
   CopyFacts facts;
   double all_ns = 0, own_ns = 0, longest = 0;
   bool follows_copy = false;
@@ -41,8 +47,9 @@ CopyFacts copy_facts(const RuleInput& input, CopySource source) {
     for (uint32_t i = 0; i < event.op_count; ++i) {
       const predict::StreamOp& op = input.streams->ops[event.first_op + i];
       const model::DeviceOp& recorded = input.device->operations[op.device_op];
-      if (recorded.kind == trace::RecordKind::CopyH2D) all_ns += op.duration_ns;
-      if (!is_from(recorded, source)) continue;
+      if (recorded.kind != trace::RecordKind::CopyH2D) continue;
+      all_ns += op.duration_ns;
+      if (!which(event, recorded)) continue;
       is_copy = true;
       own_ns += op.duration_ns;
       facts.bytes += double(recorded.bytes);

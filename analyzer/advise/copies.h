@@ -2,6 +2,7 @@
 // The host-to-device copies of a rank's recorded steps, by where they come from. Nanoseconds and bytes.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "analyzer/advise/rule.h"
@@ -22,6 +23,9 @@ struct CopyFacts {
 };
 
 CopyFacts copy_facts(const RuleInput& input, CopySource source);
+
+using CopyFilter = std::function<bool(const predict::HostEvent&, const model::DeviceOp&)>;
+CopyFacts copy_facts(const RuleInput& input, const CopyFilter& which);  // asked of host-to-device copies
 
 // Bytes a nanosecond (GB/s) of recorded copies from pinned memory; 0 where there are none worth measuring.
 double pinned_bandwidth(const model::Device& device);

@@ -150,7 +150,8 @@ std::vector<Finding> rank_findings(const RuleInput& recorded) {
     Finding first = std::move(*best);
     open.erase(best);
     if (first.prediction && !applied.empty()) first.prediction->assumptions.push_back("after " + applied);
-    bool changes_what_follows = first.severity != Severity::kInfo && first.prediction;
+    bool changes_what_follows =
+        first.severity != Severity::kInfo && first.prediction && !first.is_conditional;
     result.push_back(first);
     if (!changes_what_follows) continue;
     assume(input, first);

@@ -40,6 +40,7 @@ struct Finding {
   Fix fix;
   std::optional<predict::Prediction> prediction;
   std::optional<double> ceiling_speedup;
+  bool is_conditional = false;  // on something that cannot be seen: others are not predicted on top of it
 };
 
 struct Verdict {

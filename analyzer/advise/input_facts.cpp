@@ -49,6 +49,23 @@ void add_batch(const Batch& batch, InputFacts& facts) {
   facts.is_counted |= batch.reads > 0 || batch.opens > 0;
 }
 
+// Where only some of the samples were looked at, the others are taken to be like them.
+void add_shape(const Batch& batch, double& first_length, InputFacts::Shapes& shapes) {
+  if (batch.samples_seen == 0) return;
+  const double samples = double(batch.samples);
+  const double elements = double(batch.sample_elements) * samples / double(batch.samples_seen);
+  const double padded = double(batch.padded_elements), length = padded / samples;
+  if (shapes.batches++ == 0) first_length = length;
+  shapes.is_one_length &= length == first_length;
+  shapes.samples += samples;
+  shapes.elements += std::min(elements, padded);
+  shapes.padded += padded;
+  shapes.to_longest += std::min(double(batch.longest_sample) * samples, padded);
+  // At their mean length the samples' squares are at their least.
+  shapes.squares_least += std::min(elements, padded) * std::min(elements, padded) / samples;
+  shapes.squares_padded += padded * length;
+}
+
 // A pass that was left early read less than the next one may.
 void add_pass(const model::LoaderPass& pass, const model::Loader& loader, InputFacts& facts) {
   InputFacts::Pass sums;
@@ -176,11 +193,13 @@ InputFacts input_facts(const model::Run& run, const attribute::RankAttribution& 
   std::map<uint32_t, std::vector<Ns>> fetches;  // process -> when its fetches for this loader began
   model::Interval when{0, 0};
   std::vector<double> hand_overs;
+  double first_length = 0;
   for (const model::LoaderPass& pass : process.passes) {
     if (pass.loader != loader) continue;
     for (const Batch& batch : pass.batches) {
       const bool has_worker = batch.worker < pass.workers.size();
       add_batch(batch, facts);
+      add_shape(batch, first_length, facts.shapes);
       if (batch.fetch.length() <= 0) continue;
       if (const auto taken = hand_over_ns(batch); taken && has_worker) hand_overs.push_back(*taken);
       fetches[has_worker ? pass.workers[batch.worker].process : rank.process].push_back(batch.fetch.begin);

@@ -38,6 +38,16 @@ struct InputFacts {
   };
   std::vector<Pass> passes;
 
+  // Of the batches whose collate_fn was given samples of known size: elements of the samples, of the batches,
+  // and what they would be if each were as long as its batch's longest sample.
+  struct Shapes {
+    size_t batches = 0;
+    double samples = 0, elements = 0, padded = 0, to_longest = 0;
+    double squares_least = 0, squares_padded = 0;  // a sample's elements squared, summed: what attention costs
+    bool is_one_length = true;                     // all batches' samples were padded to the same length
+  };
+  Shapes shapes;
+
   // Of the machine, while it fetched; 0 where the sampler told nothing.
   double disk_busy_share = 0, disk_bytes_s = 0;
   // CPU time of the same while: of all threads of the workers, and of those that fetch.

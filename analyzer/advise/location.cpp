@@ -190,6 +190,7 @@ std::string call_location(const model::Run& run, const model::Process& process, 
       if (host.detail >= owner.io_details.size()) return "";
       return address_location(process, owner.io_details[host.detail].caller());
     case model::DetailKind::kCpu:
+    case model::DetailKind::kShape:
       return "";
   }
   return "";

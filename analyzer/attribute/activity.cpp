@@ -21,6 +21,7 @@ bool is_transparent_when_launching(OpClass op_class) {
     case OpClass::IndexSent:
     case OpClass::BatchReceived:
     case OpClass::WorkerStart:
+    case OpClass::BatchShape:
       return true;
     default:
       return false;

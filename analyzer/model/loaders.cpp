@@ -20,6 +20,18 @@ bool is_blocked_in_io(OpClass op_class) {
          op_class == OpClass::Receive;
 }
 
+// Nothing is believed that could not be: a batch of fewer elements than its samples was cut, not padded.
+void describe_shape(const Thread& thread, const HostCall& call, Batch& batch) {
+  if (call.detail >= thread.shape_details.size()) return;
+  const trace::ShapeDetail& shape = thread.shape_details[call.detail];
+  if (shape.samples() == 0 || shape.samples() > call.argument || shape.elements() > shape.padded()) return;
+  batch.sample_elements = shape.elements();
+  batch.padded_elements = shape.padded();
+  batch.longest_sample = shape.longest();
+  batch.samples_seen = shape.samples();
+  batch.samples = call.argument;
+}
+
 // What the calls nested in a fetch say about it.
 void describe_fetch(const Thread& thread, size_t fetch, Batch& batch) {
   const HostCall& call = thread.calls[fetch];
@@ -45,6 +57,8 @@ void describe_fetch(const Thread& thread, size_t fetch, Batch& batch) {
     if (inner.op_class == OpClass::Collate) {
       batch.collate_ns += std::max<Ns>(0, end - std::max(inner.begin, collated_until));
       collated_until = std::max(collated_until, end);
+    } else if (inner.op_class == OpClass::BatchShape) {
+      describe_shape(thread, inner, batch);
     } else if (is_blocked_in_io(inner.op_class)) {
       batch.fetch_blocked_ns += std::max<Ns>(0, end - std::max(inner.begin, blocked_until));
       blocked_until = std::max(blocked_until, end);

@@ -13,7 +13,8 @@ using trace::OpClass;
 using trace::RecordKind;
 
 static_assert(sizeof(trace::Slot) == 24 && sizeof(trace::CallDetail) == 24 &&
-              sizeof(trace::CpuDetail) == 24 && sizeof(trace::IoDetail) == 24);
+              sizeof(trace::CpuDetail) == 24 && sizeof(trace::IoDetail) == 24 &&
+              sizeof(trace::ShapeDetail) == 24);
 
 // A slot as it lies in the file, without the accessors of the generated struct.
 struct RawSlot {
@@ -154,6 +155,8 @@ uint32_t Decoder::keep_detail(OpClass op_class, const uint8_t* detail) {
       io.mutate_path(text(io.path()));
       return index;
     }
+    case DetailKind::kShape:
+      return keep(thread_->shape_details);
     case DetailKind::kCall:
       break;
   }

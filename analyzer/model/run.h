@@ -32,7 +32,7 @@ struct HostCall {
   Ns end;
   uint32_t correlation_or_object;  // Slot.a: correlation id of a CUDA call, loader id of a loader call
   uint32_t argument;               // Slot.b
-  uint32_t detail = kNone;         // index into Thread::call_details, cpu_details or io_details, by class
+  uint32_t detail = kNone;         // index into Thread's details, by class
   uint16_t operation;              // index into Run::operations
   trace::OpClass op_class;
   uint8_t flags;
@@ -40,7 +40,7 @@ struct HostCall {
 };
 
 // Which array HostCall::detail points into.
-enum class DetailKind : uint8_t { kCall, kCpu, kIo };
+enum class DetailKind : uint8_t { kCall, kCpu, kIo, kShape };
 constexpr DetailKind detail_kind(trace::OpClass op_class) {
   using trace::OpClass;
   switch (op_class) {
@@ -65,6 +65,8 @@ constexpr DetailKind detail_kind(trace::OpClass op_class) {
     case OpClass::GarbageCollection:
     case OpClass::Checkpoint:
       return DetailKind::kCpu;
+    case OpClass::BatchShape:
+      return DetailKind::kShape;
     default:
       return DetailKind::kCall;
   }
@@ -114,6 +116,7 @@ struct Thread {
   std::vector<trace::CallDetail> call_details;
   std::vector<trace::CpuDetail> cpu_details;
   std::vector<trace::IoDetail> io_details;
+  std::vector<trace::ShapeDetail> shape_details;
   std::vector<StackAt> stacks;                    // sorted by begin
   std::vector<WorkerStack> worker_stacks;         // sorted by time
   std::vector<trace::IoCounts> io_counts;         // of fetches; see io_counts_of()
@@ -180,6 +183,9 @@ struct Batch {
   Ns fetch_io_ns = 0;                       // the same with calls too short to be recorded; 0 if not counted
   uint64_t bytes_read = 0, disk_bytes = 0;  // disk_bytes: from storage, not from the page cache
   uint32_t opens = 0, reads = 0, major_faults = 0, thread_count = 0;
+  // Elements of the samples that were looked at, of the batch made from all, of the longest; 0 if not known.
+  uint64_t sample_elements = 0, padded_elements = 0, longest_sample = 0;
+  uint32_t samples_seen = 0, samples = 0;
   Ns received = 0;
   Interval pinned;  // in the pin thread
   Interval next;    // the consumer's next() that returned this batch

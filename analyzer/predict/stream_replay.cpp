@@ -209,4 +209,13 @@ void drop_calls(StreamRecording& recording, const EventFilter& which) {
   }
 }
 
+void drop_with_operations(StreamRecording& recording, const EventFilter& which) {
+  drop_calls(recording, which);
+  for (const HostEvent& event : recording.events) {
+    if (!which(event)) continue;
+    for (uint32_t i = event.first_op; i < event.first_op + event.op_count; ++i)
+      recording.ops[i].duration_ns = recording.ops[i].latency_ns = 0;
+  }
+}
+
 }  // namespace gpuwatch::predict

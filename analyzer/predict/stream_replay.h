@@ -86,5 +86,6 @@ void capture_launches(StreamRecording& recording, double longest_gap_ns, double 
 void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
                  const model::Device& device);
 void drop_calls(StreamRecording& recording, const EventFilter& which);
+void drop_with_operations(StreamRecording& recording, const EventFilter& which);  // what they enqueued, too
 
 }  // namespace gpuwatch::predict

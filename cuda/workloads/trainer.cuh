@@ -13,6 +13,8 @@ struct LoopOptions {
   long steps = 50;
   int batch = 64;
   bool copy_stream = true;  // copies beside the compute stream; else on it
+  int tables = 0;           // of the host, page-locked: in each step the next one is copied to the device
+  size_t table_bytes = 0;
 };
 
 class TrainingLoop {
@@ -21,6 +23,13 @@ class TrainingLoop {
     options_.loader.batches = options.steps;
     CHECK(cudaStreamCreateWithFlags(&compute_, cudaStreamNonBlocking));
     CHECK(cudaStreamCreateWithFlags(&copies_, cudaStreamNonBlocking));
+    for (int i = 0; i < options_.tables; ++i) {
+      void* table = nullptr;
+      CHECK(cudaMallocHost(&table, options_.table_bytes));
+      std::memset(table, 0, options_.table_bytes);
+      tables_.push_back(table);
+    }
+    if (options_.tables) CHECK(cudaMalloc(&device_table_, options_.table_bytes));
     for (Slot& slot : slots_) {
       CHECK(cudaMalloc(&slot.input, options_.loader.batch_bytes));
       CHECK(cudaEventCreateWithFlags(&slot.copied, cudaEventDisableTiming));
@@ -33,6 +42,8 @@ class TrainingLoop {
       cudaEventDestroy(slot.trained);
       cudaFree(slot.input);
     }
+    for (void* table : tables_) cudaFreeHost(table);
+    cudaFree(device_table_);
     cudaStreamDestroy(copies_);
     cudaStreamDestroy(compute_);
   }
@@ -81,6 +92,10 @@ class TrainingLoop {
                             copies));
       CHECK(cudaEventRecord(slot.copied, copies));
     }
+    if (!tables_.empty()) {
+      const void* table = tables_[static_cast<size_t>(step) % tables_.size()];
+      CHECK(cudaMemcpyAsync(device_table_, table, options_.table_bytes, cudaMemcpyHostToDevice, compute_));
+    }
     phase_log::Scope phase("launch", step);
     CHECK(cudaStreamWaitEvent(compute_, slot.copied, 0));
     model_.train(slot.input, compute_);
@@ -92,4 +107,6 @@ class TrainingLoop {
   cudaStream_t compute_ = nullptr;
   cudaStream_t copies_ = nullptr;
   Slot slots_[2];
+  std::vector<void*> tables_;
+  void* device_table_ = nullptr;
 };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch.utils.data._utils.fetch: one batch fetched, in a worker or inline in next(), and the part of it that
-// collated. Each worker process is told apart by the first fetcher made in it.
+// collated, with the sizes of what it is made of. Each worker process is told apart by the first fetcher made in it.
 #include "hooks/evidence.h"
 #include "hooks/operations.h"
+#include "hooks/python/batch_shape.h"
 #include "hooks/python/facts.h"
 #include "hooks/python/iterators.h"
 #include "hooks/python/thread_cost.h"
@@ -55,11 +56,29 @@ uint32_t current_loader() noexcept {
   return t_worker.epoch == runtime::epoch() ? t_worker.loader : 0;
 }
 
+SampleSizes sizes_of(PyObject* args) noexcept {
+  const record::Quiet quiet;
+  const Ref samples = g_api.PyTuple_Size(args) > 0 ? item(args, 0) : Ref();
+  return SampleSizes(samples.get());
+}
+
+void put_shape(const SampleSizes& sizes, PyObject* batch) noexcept {
+  trace::ShapeDetail shape;
+  {
+    const record::Quiet quiet;
+    if (!sizes.compare(batch, &shape)) return;
+  }
+  record::mark(id(Op::python_batch_shape), 0, current_loader(), sizes.samples(), shape);
+}
+
 // Stands in the fetcher for the user's collate_fn, which is `original`.
 PyObject* collate(PyObject* original, PyObject* args, PyObject* keywords) {
+  if (!record::is_recording()) return g_api.PyObject_Call(original, args, keywords);
+  const SampleSizes sizes = sizes_of(args);
   const record::Scope scope = record::enter(id(Op::python_collate));
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
   record::leave(scope, failed_if_null(result), current_loader(), 0);
+  if (result && sizes.is_known()) put_shape(sizes, result);
   return result;
 }
 constinit MethodDef g_collate = {"collate_fn", collate, kVarArgs | kKeywords, nullptr};

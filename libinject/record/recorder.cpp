@@ -170,6 +170,15 @@ inline void store_span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags,
   store(thread, Slot(RecordKind::Host, flags, op, packed.span, begin, a, b), detail);
 }
 
+template <class Detail>
+inline void mark_with(uint16_t op, uint8_t flags, uint32_t a, uint32_t b, const Detail& detail) noexcept {
+  if (!is_recording()) return;
+  if (ThreadRecorder* thread = usable_thread()) {
+    store(thread, Slot(RecordKind::Host, static_cast<uint8_t>(flags | 1), op, 0, base::ticks(), a, b),
+          &detail);
+  }
+}
+
 using NoDetail = char;
 constexpr const NoDetail* kNoDetail = nullptr;
 
@@ -259,11 +268,10 @@ void mark(uint16_t op, uint8_t flags, uint32_t a, uint32_t b) noexcept {
 }
 
 void mark(uint16_t op, uint8_t flags, uint32_t a, uint32_t b, const trace::CallDetail& detail) noexcept {
-  if (!is_recording()) return;
-  if (ThreadRecorder* thread = usable_thread()) {
-    store(thread, Slot(RecordKind::Host, static_cast<uint8_t>(flags | 1), op, 0, base::ticks(), a, b),
-          &detail);
-  }
+  mark_with(op, flags, a, b, detail);
+}
+void mark(uint16_t op, uint8_t flags, uint32_t a, uint32_t b, const trace::ShapeDetail& detail) noexcept {
+  mark_with(op, flags, a, b, detail);
 }
 
 void span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags, uint32_t a, uint32_t b) noexcept {

@@ -74,6 +74,7 @@ void leave_unrecorded(const Scope& scope) noexcept;
 // A record of something that took no time (an index was sent).
 void mark(uint16_t op, uint8_t flags, uint32_t a, uint32_t b) noexcept;
 void mark(uint16_t op, uint8_t flags, uint32_t a, uint32_t b, const trace::CallDetail& detail) noexcept;
+void mark(uint16_t op, uint8_t flags, uint32_t a, uint32_t b, const trace::ShapeDetail& detail) noexcept;
 
 // A record of a call whose begin and end (ticks) were taken elsewhere.
 void span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags, uint32_t a, uint32_t b) noexcept;
