@@ -12,5 +12,5 @@ def remembered_jobs():
 
 
 @pytest.fixture
-def zoo(inject, tmp_path, remembered_jobs, build, libgpuwatch):
-    return zoo_case.Zoo(inject, tmp_path, remembered_jobs, build, libgpuwatch)
+def zoo(inject, tmp_path, remembered_jobs, build, libgpuwatch, workloads, sim_lib):
+    return zoo_case.Zoo(inject, tmp_path, remembered_jobs, build, libgpuwatch, workloads, sim_lib)

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The zoo's rows about the input pipeline."""
 
+import json
 import socketserver
 import threading
 import time
 
 import pytest
+from slow import SlowMount
 from zoo_case import Case, check_healthy
 
-SLOW, FILES, CPU = "slow_dataset.py", "file_dataset.py", "cpu_dataset.py"
+SLOW, FILES, CPU, TEXTS = "slow_dataset.py", "file_dataset.py", "cpu_dataset.py", "texts.py"
 MANY_SMALL, FEW_LARGE = (160, 16384), (4, 40 * 16384)  # the same samples, as a file each and as parts of four
 FORTY_TO_SIXTY = ["--service-ms", 40, "--train-ms", 60, "--batches", 30]
 EVERY_EPOCH_ANEW = ["--workers", 2, "--service-ms", 4, "--batches", 6, "--epochs", 8, "--train-ms", 80]
@@ -90,12 +92,31 @@ CASES = [
         fix={"setting": "cache", "value": ""}, location="def __getitem__", gain="ceiling",
         behind=("dataloader-workers", "input-storage"), why_behind="faster storage is worth as much",
     ),
+    # One text in eight is long, so that nearly every batch has one. The same texts in the order of their length have
+    # next to no padding; nor have texts that are all long.
+    Case(
+        "padding-waste", TEXTS, together=True, has=[], neighbour=["--by-length"],
+        fix={"setting": "batch_sampler", "value": "by length"}, location="loader = DataLoader(", gain="ceiling", name="uneven",
+    ),
+    Case(
+        "padding-waste", TEXTS, together=True, has=["--pad-to", 400, "--as-dict", "--by-length"], neighbour=["--equal", 250, "--as-dict"],
+        fix={"setting": "padding", "value": "longest"}, location="loader = DataLoader(", gain="ceiling", name="fixed",
+    ),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES, ids=Case.name_of)
 def test_input(case, zoo):
     zoo.check(case)
+
+
+@pytest.mark.parametrize("arguments", [[], ["--pad-to", 400, "--as-dict", "--by-length"], ["--workers", 0]], ids=["uneven", "fixed", "no-workers"])
+def test_padding_is_what_the_job_counted(arguments, zoo):
+    job = zoo.run(TEXTS, arguments)
+    logged = json.loads(job.injected.stdout.splitlines()[-2])
+    evidence = {row["what"]: row["value"] for row in job.find("padding-waste")["evidence"]}
+    assert evidence["padding"] == pytest.approx(100 * (1 - logged["elements"] / logged["padded"]), rel=1e-9), job.say()
+    assert evidence["elements of a sample"] == pytest.approx(logged["elements"] / 320, rel=1e-9), job.say()
 
 
 class SlowServer(socketserver.BaseRequestHandler):
@@ -126,6 +147,25 @@ def test_remote_storage(zoo, server):
             on_neighbour=("input-storage",), may_on_neighbour=("dataloader-workers",),
         )
     )  # fmt: skip
+
+
+@pytest.mark.skipif(bool(SlowMount.unavailable()), reason=SlowMount.unavailable() or "")
+def test_remote_mount(zoo, build, tmp_path):
+    """The same slow files on a file system of another machine's kind, and on one of this machine's."""
+    read_ahead = 128 * 1024  # a sample is what the kernel reads at once
+    files, delay = zoo.made((4, 40 * read_ahead)), {"read_us": 100000}
+    remote = SlowMount(build, files, tmp_path / "remote", type="fuse.sshfs", **delay)
+    local = SlowMount(build, files, tmp_path / "local", type="fuse.squashfuse", **delay)
+    arguments = ["--sample-bytes", read_ahead, *FROM_FILES[1:]]
+    with remote, local:
+        zoo.check(
+            Case(
+                "input-remote-storage", FILES, together=True, has=[remote.point, *arguments], neighbour=[local.point, *arguments],
+                fix={"setting": "storage", "value": "local"}, location="def __getitem__", gain="ceiling",
+                behind=("dataloader-workers",), why_behind="two workers wait beside each other",
+                on_neighbour=("input-storage",), may_on_neighbour=("dataloader-workers",),
+            )
+        )  # fmt: skip
 
 
 @pytest.mark.parametrize(

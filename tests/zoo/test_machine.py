@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The zoo's rows about the machine: a quota, other processes on the CPUs, a small /dev/shm.
-
-Steal time, memory pressure, NUMA nodes and too few cores cannot be made on any machine that tests run on; those rules are
-proved on made-up runs in tests/unit/analyzer_advise/test_machine_rules.cpp alone.
-"""
+"""The zoo's rows about the machine: a quota, other processes on the CPUs, a small /dev/shm, one CPU; and what this machine
+need not have (steal time, memory pressure, NUMA nodes), by files of the kernel's that made_machine.py writes."""
 
 import contextlib
 import os
@@ -13,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from made_machine import MadeMachine
 from zoo_case import Case, can_run
 
 SCRIPT = "script.py"
@@ -84,13 +82,69 @@ def burners():
 
 
 def test_cpu_contention(zoo):
-    """Others on every CPU: training that computes waits for them, training that waits for its accelerator does not."""
+    """Others on every CPU: training that computes waits for them; one that the scheduler prefers does not."""
     with burners():
         zoo.check(Case(
             "cpu-contention", SCRIPT, has=["--compute-ms", 20, "--train-ms", 1, "--batches", 50],
-            neighbour=["--train-ms", 80, "--batches", 40],
+            neighbour=["--compute-ms", 20, "--train-ms", 20, "--batches", 80], crowded=True,
             fix={"setting": "CPU affinity", "value": ""}, gain="either",
         ))  # fmt: skip
+
+
+def test_cpu_undersized(zoo):
+    """40 ms of CPU time make a batch for a step of 20 ms, on the only CPU; the neighbour's batches take 8 ms of it."""
+    prefix = ("taskset", "-c", str(min(os.sched_getaffinity(0))))
+    if not can_run([*prefix, "true"]):
+        pytest.skip("no taskset here")
+    zoo.check(Case(
+        "cpu-undersized", "cpu_dataset.py", has=["--workers", 1, "--decode-ms", 10, "--train-ms", 20, "--batches", 80],
+        neighbour=["--workers", 1, "--decode-ms", 2, "--train-ms", 60], prefix=prefix,
+        fix={"setting": "CPU cores", "value": "3"}, location="loader = DataLoader(", gain="either",
+        behind=("input-decode",), why_behind="cheaper transforms may gain as much",
+    ))  # fmt: skip
+
+
+@pytest.fixture
+def machine(tmp_path):
+    """machine(steal=0, memory_stall=0, nodes={}, device_node=None): a MadeMachine."""
+    with contextlib.ExitStack() as made:
+        def make(**facts):
+            it = made.enter_context(MadeMachine(tmp_path, **facts))
+            if not can_run([*it.prefix, "true"]):
+                pytest.skip("this machine allows no mount namespace with files of the test's own")
+            return it
+
+        yield make
+
+
+def test_cpu_steal(zoo, machine):
+    """The host takes as much as half of the machine's CPUs; the neighbour's machine counts everything but that."""
+    stolen, kept = machine(steal=0.5), machine()
+    zoo.check(Case(
+        "cpu-steal", SCRIPT, together=True, has=["--train-ms", 80, "--batches", 50], neighbour=["--train-ms", 80, "--batches", 50],
+        prefix=stolen.prefix, neighbour_prefix=kept.prefix, fix={"setting": "instance type", "value": ""}, gain="ceiling",
+    ))  # fmt: skip
+
+
+def test_memory_pressure(zoo, machine):
+    """Some task waits for memory 30 % of the time; the neighbour's machine counts 1 %."""
+    short, enough = machine(memory_stall=0.3), machine(memory_stall=0.01)
+    zoo.check(Case(
+        "memory-pressure-host", SCRIPT, together=True, has=["--train-ms", 80, "--batches", 50], neighbour=["--train-ms", 80, "--batches", 50],
+        prefix=short.prefix, neighbour_prefix=enough.prefix, fix={"setting": "memory", "value": ""}, gain="ceiling",
+    ))  # fmt: skip
+
+
+def test_numa_affinity(zoo, machine):
+    """Two nodes, all CPUs on one of them: the simulated device is on the other, the neighbour's on the same."""
+    nodes = {0: "1024-1055", 1: f"0-{os.cpu_count() - 1}"}
+    far, near = machine(nodes=nodes, device_node=0), machine(nodes=nodes, device_node=1)
+    copies = ["--steps", 600]
+    zoo.check(Case(
+        "numa-affinity", "exposed_copy", together=True, has=copies, neighbour=copies, prefix=far.prefix, neighbour_prefix=near.prefix,
+        fix={"setting": "NUMA node", "value": "0"}, gain="ceiling", behind=("blocking-copy",), on_neighbour=("blocking-copy",),
+        why_behind="copies beside the computation gain more than nearer ones",
+    ))  # fmt: skip
 
 
 def small_shm(mib):

@@ -24,12 +24,18 @@ from slow import SlowFiles  # noqa: E402
 
 PROGRAMS = Path(__file__).with_name("programs")
 WORTH_NAMING = 1.03  # a gain below this is none: kLeastSpeedup of analyzer/advise/rule.h
+# A job that waits so much for a CPU, by the kernel's account that it printed itself, does suffer from other processes:
+# the tests' machine was busy, and saying so is right. Below kLeastDelay of cpu_contention.cpp, which sees part of the run.
+CONTENDED = 0.03
+# Where the tests may, jobs come before everybody else: what other processes of the machine do is no part of a case. Nice
+# levels count within a session's group; the group has one of its own.
+FIRST = ("setsid", "-w", "sh", "-c", 'echo -20 > /proc/self/autogroup; exec nice -n -20 "$@"', "sh")
 
 
 @dataclass
 class Case:
     cause: str  # the finding's id
-    program: str  # below programs/
+    program: str  # below programs/, or, without ".py", one of cuda/workloads, on the simulated device
     has: list  # arguments with which the program has the cause
     neighbour: list  # arguments with which it has not
     fix: dict = field(default_factory=dict)  # setting, value: what the fix must name exactly; "": any, but not none
@@ -43,12 +49,15 @@ class Case:
     applied: list = None  # arguments with the fix applied: the achieved step time must lie in the predicted interval
     env: dict = field(default_factory=dict)
     neighbour_env: dict = None  # None: as env
-    prefix: tuple = ()  # command words before the interpreter (`unshare`, `taskset`, ...)
+    prefix: tuple = ()  # command words before the program (`unshare`, `taskset`, ...)
+    neighbour_program: str = None  # None: as program
+    neighbour_prefix: tuple = None  # None: as prefix
     files: tuple = ()  # (how many, bytes each): "{files}" among the arguments is their folder
     neighbour_files: tuple = None  # None: as files
     storage: dict = None  # how slow they are: arguments of SlowFiles (tests/storage/slow.py); None: as they come
     neighbour_storage: dict = None
     applied_storage: dict = None
+    crowded: bool = False  # the job with the cause shares the CPUs with others of the machine, as they come
     together: bool = False  # the program sleeps more than it computes: all of the case's runs at once, under the same load
     name: str = ""  # where one cause has several cases
 
@@ -61,6 +70,7 @@ class Job:
 
     def __init__(self, injected, words):
         self.injected, self.words = injected, words
+        self.is_python = words[0].endswith(".py")
         assert injected.returncode == 0, f"{words} ended with {injected.returncode}:\n{injected.stdout}\n{injected.stderr}"
         self.report = injected.report()
 
@@ -72,6 +82,12 @@ class Job:
     def complaints(self):
         """Ids of the findings above info, best first."""
         return [finding["id"] for finding in self.findings if finding["severity"] != "info"]
+
+    @property
+    def excused(self):
+        """Complaints that are true of the machine that the tests ran on, by what the job logged."""
+        share = json.loads(self.injected.stdout.splitlines()[-1])["run_delay_share"] if self.is_python else 0
+        return {"cpu-contention"} if share >= CONTENDED else set()
 
     def find(self, cause):
         return next((finding for finding in self.findings if finding["id"] == cause), None)
@@ -93,14 +109,15 @@ class Job:
 class Zoo:
     """Runs rows and checks what they conclude. Runs are remembered: several tests may look at the same job."""
 
-    def __init__(self, inject, folder, remembered, build, libgpuwatch):
+    def __init__(self, inject, folder, remembered, build, libgpuwatch, workloads, sim_lib):
         self.inject, self.folder, self.remembered = inject, folder, remembered
-        self.build, self.libgpuwatch = build, libgpuwatch
+        self.build, self.libgpuwatch, self.workloads, self.sim_lib = build, libgpuwatch, workloads, sim_lib
         self.counting, self.count = threading.Lock(), 0
+        self.first = FIRST if can_run([*FIRST, "true"]) else ()
 
-    def run(self, program, arguments, env=None, prefix=(), files=(), storage=None):
+    def run(self, program, arguments, env=None, prefix=(), files=(), storage=None, crowded=False):
         env = dict(env or {})
-        key = repr((program, arguments, env, prefix, files, storage))
+        key = repr((program, arguments, env, prefix, files, storage, crowded))
         if key not in self.remembered:
             with self.counting:
                 self.count += 1
@@ -108,9 +125,20 @@ class Zoo:
             words = [str(word).replace("{files}", str(self.made(files))) for word in arguments]
             if storage:
                 env.update(SlowFiles(self.build, self.made(files), **storage).environment(self.libgpuwatch))
-            injected = self.inject([*prefix, sys.executable, PROGRAMS / program, *words], env={**env, "GPUWATCH_OUT": out})
+            env["GPUWATCH_OUT"] = out
+            prefix = (*(() if crowded else self.first), *prefix)
+            injected = self.inject([*prefix, *self.start_of(program, env), *words], env=env)
             self.remembered[key] = Job(injected, [program, *words, files or "", storage or ""])
         return self.remembered[key]
+
+    def start_of(self, program, env):
+        """Its first command words; `env` gets what it needs."""
+        if program.endswith(".py"):
+            return [sys.executable, PROGRAMS / program]
+        env["LD_LIBRARY_PATH"] = self.sim_lib
+        if (config := self.workloads / f"{program}.conf").exists():
+            env.setdefault("GWSIM_CONFIG", config)
+        return [self.workloads / program]
 
     def made(self, files):
         """The folder of (how many, bytes each) files."""
@@ -129,8 +157,10 @@ class Zoo:
         """Arguments of run(): with the cause, without it, and with the fix."""
         env = case.env if case.neighbour_env is None else case.neighbour_env
         files = case.files if case.neighbour_files is None else case.neighbour_files
-        runs = [(case.program, case.has, case.env, case.prefix, case.files, case.storage)]
-        runs.append((case.program, case.neighbour, env, case.prefix, files, case.neighbour_storage))
+        runs = [(case.program, case.has, case.env, case.prefix, case.files, case.storage, case.crowded)]
+        prefix = case.prefix if case.neighbour_prefix is None else case.neighbour_prefix
+        program = case.neighbour_program or case.program
+        runs.append((program, case.neighbour, env, prefix, files, case.neighbour_storage))
         if case.applied is not None:
             runs.append((case.program, case.applied, case.env, case.prefix, case.files, case.applied_storage))
         return runs
@@ -151,7 +181,7 @@ class Zoo:
         assert found["severity"] in case.severity, f"{case.cause} is {found['severity']}\n{job.say()}"
         if found["severity"] != "info":
             before = job.complaints[: job.complaints.index(case.cause)]
-            unexpected = [cause for cause in before if cause not in case.behind]
+            unexpected = [cause for cause in before if cause not in case.behind and cause not in job.excused]
             assert not unexpected, f"{unexpected} rank before {case.cause}\n{job.say()}"
         for key, value in case.fix.items():
             assert found["fix"][key] and (value == "" or str(found["fix"][key]) == str(value)), f"fix.{key} is {found['fix'][key]!r}\n{job.say()}"
@@ -175,8 +205,9 @@ class Zoo:
     def check_neighbour(self, case):
         job = self.run(*self.runs_of(case)[1])
         found = job.find(case.cause)
-        assert not found or found["severity"] == "info" != case.severity[0], f"{case.cause} on its neighbour\n{job.say()}"
-        expected, allowed = set(case.on_neighbour), set(case.on_neighbour) | set(case.may_on_neighbour)
+        is_allowed = case.cause in job.excused or (found and found["severity"] == "info" != case.severity[0])
+        assert not found or is_allowed, f"{case.cause} on its neighbour\n{job.say()}"
+        expected, allowed = set(case.on_neighbour), set(case.on_neighbour) | set(case.may_on_neighbour) | job.excused
         assert expected <= set(job.complaints) <= allowed, f"complaints {job.complaints}, expected {expected}\n{job.say()}"
 
     def check_applied(self, case):
@@ -192,13 +223,14 @@ class Zoo:
 
 def check_healthy(job):
     """The control: nothing above info, and the report says so."""
-    assert job.complaints == [], f"complaints about a healthy job: {job.complaints}\n{job.say()}"
-    assert job.report["verdict"]["id"] in ("healthy", "cpu-job"), job.say()
+    assert set(job.complaints) <= job.excused, f"complaints about a healthy job: {job.complaints}\n{job.say()}"
+    assert job.complaints or job.report["verdict"]["id"] in ("healthy", "cpu-job"), job.say()
 
 
 def can_run(words):
-    """Whether this machine allows a command that a case needs (`unshare -m true`)."""
+    """Whether this machine allows a command that a case needs (`unshare -m true`): it succeeds, without complaint."""
     try:
-        return subprocess.run(words, capture_output=True, timeout=20).returncode == 0
+        done = subprocess.run(words, capture_output=True, timeout=20)
+        return done.returncode == 0 and not done.stderr
     except OSError:
         return False

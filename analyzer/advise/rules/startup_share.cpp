@@ -18,11 +18,14 @@ using trace::OpClass;
 
 constexpr double kLeastShare = 0.30;
 constexpr double kLeastSeconds = 60;
+constexpr double kLeastPart = 10;
 
 constexpr Threshold kThresholds[] = {
     {"start-up", kLeastShare, "of the run", "less, and a longer training hides it"},
     {"start-up", kLeastSeconds, "s",
-     "importing a framework takes 3 to 10 s, on a busy machine 30; short trial runs are short on purpose"},
+     "importing a framework takes 3 to 10 s, on a busy machine 40; short trial runs are short on purpose"},
+    {"or one part of it that a setting can shorten", kLeastPart, "s, and that share of the run",
+     "imports are no part of it, so that it may be shorter; what takes less is not worth a cache"},
 };
 
 // Time of the training thread's outermost calls of some classes within a span.
@@ -53,7 +56,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const model::Interval startup = phases.front().time;
   const double seconds = double(startup.length()) / 1e9;
   const double run_s = double(process.last_seen - process.start) / 1e9;
-  if (seconds < kLeastSeconds || run_s <= 0 || seconds / run_s < kLeastShare) return std::nullopt;
+  if (seconds < kLeastPart || run_s <= 0 || seconds / run_s < kLeastShare) return std::nullopt;
 
   const model::Thread& thread = process.threads[process.training_thread];
   const Part parts[] = {
@@ -72,6 +75,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
        calls_s(thread, startup, {OpClass::Sleep, OpClass::ChildWait, OpClass::Poll, OpClass::Wait})}};
   const Part* largest = std::max_element(std::begin(parts), std::end(parts),
                                          [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
+  const bool is_long = seconds >= kLeastSeconds;
+  const bool has_long_part = largest->seconds >= std::max(kLeastPart, kLeastShare * run_s);
+  if (!is_long && !has_long_part) return std::nullopt;
   const double share = seconds / run_s;
   Finding finding = make_finding(kStartupShare, input, share);
   finding.title = fmt::format("Start-up takes {:.0f} of the run's {:.0f} s", seconds, run_s);

@@ -62,6 +62,7 @@ struct Action {
   uint32_t blocks = 1000;
   uint16_t stream = 0;
   uint64_t caller = 0;
+  std::vector<uint16_t> sources = {};  // of a copy, by turns
 };
 struct DeviceSchedule {
   double step_us = 0;

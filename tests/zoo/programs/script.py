@@ -70,6 +70,7 @@ def parse():
     parser.add_argument("--collect", action="store_true", help="garbage, in each step")
     parser.add_argument("--freeze", action="store_true")
     parser.add_argument("--anomaly", action="store_true")
+    parser.add_argument("--hang-after", type=int, default=0, help="steps; then waits for a peer that never writes")
     return parser.parse_args()
 
 
@@ -90,8 +91,15 @@ class Script:
             gc.collect()
             gc.freeze()
 
+    def wait_for_peer(self):
+        print("waiting", flush=True)
+        reader, self.never_written = os.pipe()
+        os.read(reader, 1)
+
     def step(self, number, batch):
         options = self.options
+        if options.hang_after and number == options.hang_after:
+            self.wait_for_peer()
         self.model.step(batch)
         compute(options.compute_ms)
         if options.sleep_ms:

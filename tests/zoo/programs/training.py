@@ -9,6 +9,12 @@ import time
 import torch
 
 
+def run_delay_ns():
+    """How long this thread could have run and had no CPU: the kernel's own account of it."""
+    with open("/proc/thread-self/schedstat") as account:
+        return int(account.read().split()[1])
+
+
 class Model:
     """A step costs `train_ms` on a processor that is none of the machine's CPUs: exact on a busy machine, too."""
 
@@ -18,7 +24,7 @@ class Model:
         self.weight = torch.nn.Parameter(torch.zeros(8))
         self.optimizer = torch.optim.SGD([self.weight], lr=0.01)
         self.never = threading.Event()
-        self.ends = []
+        self.ends, self.delays = [], []
 
     def step(self, batch):
         self.never.wait(self.train_ms / 1e3)
@@ -26,7 +32,11 @@ class Model:
         self.weight.grad = tensor.reshape(-1)[:8].float()
         self.optimizer.step()
         self.ends.append(time.perf_counter())
+        self.delays.append(run_delay_ns())
 
     def print_times(self):
-        """{"step_ms": mean over all but the first step, which starts the workers}"""
-        print(json.dumps({"step_ms": (self.ends[-1] - self.ends[0]) / (len(self.ends) - 1) * 1e3}))
+        """{"step_ms": mean over all but the first step, which starts the workers,
+        "run_delay_share": of that time, waiting for a CPU}"""
+        seconds = self.ends[-1] - self.ends[0]
+        share = (self.delays[-1] - self.delays[0]) / 1e9 / seconds
+        print(json.dumps({"step_ms": seconds / (len(self.ends) - 1) * 1e3, "run_delay_share": share}))
