@@ -33,9 +33,8 @@ predict::EventFilter CopyFacts::filter() const {
 }
 
 CopyFacts copy_facts(const RuleInput& input, CopySource source) {
-  return copy_facts(input, [source](const predict::HostEvent&, const model::DeviceOp& op) {
-    return is_from(op, source);
-  });
+  return copy_facts(
+      input, [source](const predict::HostEvent&, const model::DeviceOp& op) { return is_from(op, source); });
 }
 
 CopyFacts copy_facts(const RuleInput& input, const CopyFilter& which) {

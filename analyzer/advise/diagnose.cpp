@@ -149,7 +149,8 @@ std::vector<Finding> rank_findings(const RuleInput& recorded) {
     auto best = std::min_element(open.begin(), open.end(), ranks_before);
     Finding first = std::move(*best);
     open.erase(best);
-    if (first.prediction && !applied.empty()) first.prediction->assumptions.push_back("after " + applied);
+    if (first.prediction && !applied.empty() && !first.is_conditional)
+      first.prediction->assumptions.push_back("after " + applied);
     bool changes_what_follows =
         first.severity != Severity::kInfo && first.prediction && !first.is_conditional;
     result.push_back(first);

@@ -43,8 +43,9 @@ struct InputFacts {
   struct Shapes {
     size_t batches = 0;
     double samples = 0, elements = 0, padded = 0, to_longest = 0;
-    double squares_least = 0, squares_padded = 0;  // a sample's elements squared, summed: what attention costs
-    bool is_one_length = true;                     // all batches' samples were padded to the same length
+    double squares_least = 0,
+           squares_padded = 0;  // a sample's elements squared, summed: what attention costs
+    bool is_one_length = true;  // all batches' samples were padded to the same length
   };
   Shapes shapes;
 

@@ -267,9 +267,9 @@ void write_findings(Writer& writer, const std::vector<Finding>& findings) {
   bool is_first = true;
   for (const Finding& finding : findings) {
     if (finding.severity == Severity::kInfo) continue;
-    writer.numbered(++number, finding_words(finding, is_first));
+    writer.numbered(++number, finding_words(finding, is_first || finding.is_conditional));
     writer.detail(clean(finding.title));
-    if (finding.prediction) is_first = false;
+    if (finding.prediction && !finding.is_conditional) is_first = false;
   }
   for (const Finding& finding : findings)
     if (finding.severity == Severity::kInfo && finding.id != "healthy")

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A training that first looks into every file of a folder, as programs do that count their samples at each start.
-// Without a stall where the files come quickly.
+// A training that first looks into every file of a folder, as programs do that count their samples at each
+// start. Without a stall where the files come quickly.
 #include <dirent.h>
 #include <fcntl.h>
 #include <unistd.h>

@@ -7,7 +7,7 @@ namespace gpuwatch::hooks::python {
 
 namespace {
 
-constexpr SsizeT kMostSamples = 256;  // some 20 us; what they are like, the rest of a large batch is like
+constexpr SsizeT kMostSamples = 256;  // some 50 us; the rest of a large batch is like them
 constexpr SsizeT kMostFields = 8;
 
 Name g_ndim("ndim"), g_numel("numel"), g_size("size");
@@ -135,7 +135,8 @@ bool SampleSizes::compare(PyObject* batch, trace::ShapeDetail* shape) const noex
   const long padded = elements(field.get());
   if (padded < 0) return false;
   const uint64_t longest = std::min<uint64_t>(longest_, UINT32_MAX);
-  *shape = trace::ShapeDetail(elements_, static_cast<uint64_t>(padded), static_cast<uint32_t>(longest), seen_);
+  *shape =
+      trace::ShapeDetail(elements_, static_cast<uint64_t>(padded), static_cast<uint32_t>(longest), seen_);
   return true;
 }
 

@@ -3,8 +3,8 @@
 // batch is padding. Only numbers of elements are read, never contents, and only of plain objects (Tensor,
 // ndarray, list of numbers, in a tuple, list or dict): nothing that a program may have overridden is called.
 //
-// Cost: 50 to 100 ns for each of the first 256 samples. Thread safety: the GIL must be held. Signal safety:
-// none. Errors: what is not understood is left out; a pending exception is kept.
+// Cost: 5 us, and some 170 ns for each of the first 256 samples. Thread safety: the GIL must be held. Signal
+// safety: none. Errors: what is not understood is left out; a pending exception is kept.
 #pragma once
 
 #include <cstdint>

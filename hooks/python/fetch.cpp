@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch.utils.data._utils.fetch: one batch fetched, in a worker or inline in next(), and the part of it that
-// collated, with the sizes of what it is made of. Each worker process is told apart by the first fetcher made in it.
+// collated, with the sizes of what it is made of. Each worker process is told apart by the first fetcher made
+// in it.
 #include "hooks/evidence.h"
 #include "hooks/operations.h"
 #include "hooks/python/batch_shape.h"
@@ -56,7 +57,15 @@ uint32_t current_loader() noexcept {
   return t_worker.epoch == runtime::epoch() ? t_worker.loader : 0;
 }
 
+// Lengths are alike over a whole run: after the first batches of a thread one in seventeen tells enough,
+// which is prime, so that none of several loaders that take turns is left out.
+constexpr uint32_t kEachUntil = 64;
+constexpr uint32_t kOneIn = 17;
+GW_TLS uint32_t t_collated = 0;
+
 SampleSizes sizes_of(PyObject* args) noexcept {
+  const uint32_t number = t_collated++;
+  if (number >= kEachUntil && number % kOneIn != 0) return SampleSizes(nullptr);
   const record::Quiet quiet;
   const Ref samples = g_api.PyTuple_Size(args) > 0 ? item(args, 0) : Ref();
   return SampleSizes(samples.get());

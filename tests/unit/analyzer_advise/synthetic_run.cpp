@@ -213,6 +213,7 @@ Job make_device_job(const std::vector<Action>& step, size_t steps) {
       trace::CallDetail detail;
       detail.mutate_caller(action.caller);
       detail.mutate_bytes(action.bytes);
+      if (!action.sources.empty()) detail.mutate_source(action.sources[s % action.sources.size()]);
       thread.call_details.push_back(detail);
       if (action.device_us > 0) {
         model::DeviceOp op{};

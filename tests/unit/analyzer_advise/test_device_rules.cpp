@@ -108,6 +108,44 @@ TEST(BlockingCopy, NamesTheExposedCopyFromPinnedMemory) {
   expect_prediction(find(diagnosis, "blocking-copy"), {{.gap_us = 5, .device_us = 500}, copy});
 }
 
+const Action kBatch{.op_class = OpClass::Copy,
+                    .device_us = 100,
+                    .kind = RecordKind::CopyH2D,
+                    .bytes = 1 << 20,
+                    .caller = 0x1000,
+                    .sources = {10, 11, 12}};
+const Action kTable{.op_class = OpClass::Copy,
+                    .device_us = 200,
+                    .kind = RecordKind::CopyH2D,
+                    .bytes = 2 << 20,
+                    .caller = 0x2000,
+                    .sources = {20}};
+
+TEST(RepeatedCopy, PredictsTheStepWithoutIt) {
+  Diagnosis diagnosis =
+      diagnose_device({{.gap_us = 5, .device_us = 500}, kBatch, kTable}, {{Category::CopyH2D, 0.37}});
+  const Finding* finding = find(diagnosis, "repeated-copy");
+  expect_prediction(finding, {{.gap_us = 5, .device_us = 500}, kBatch});
+  EXPECT_EQ(finding->severity, Severity::kMinor);
+  // Whether it is a constant is not known: the other fix starts from the recorded step.
+  ASSERT_NE(find(diagnosis, "blocking-copy"), nullptr);
+  EXPECT_DOUBLE_EQ(find(diagnosis, "blocking-copy")->prediction->now, finding->prediction->now);
+}
+
+TEST(RepeatedCopy, IsSilentWhereItCannotTell) {
+  const auto diagnose_copies = [](const Action& a, const Action& b) {
+    return diagnose_device({{.gap_us = 5, .device_us = 500}, a, b}, {{Category::CopyH2D, 0.37}});
+  };
+  Action other = kTable;
+  other.sources = {20, 21};  // two buffers, by turns
+  EXPECT_EQ(find(diagnose_copies(kBatch, other), "repeated-copy"), nullptr);
+  other.sources = {};  // not recorded
+  EXPECT_EQ(find(diagnose_copies(kBatch, other), "repeated-copy"), nullptr);
+  other = kBatch;
+  other.sources = {10};  // every copy comes from one address: one of them is the batch
+  EXPECT_EQ(find(diagnose_copies(other, kTable), "repeated-copy"), nullptr);
+}
+
 TEST(AllocatorChurn, NeedsAllocationsInMostSteps) {
   Action allocate{.op_class = OpClass::Alloc, .cost_us = 300};
   Diagnosis diagnosis = diagnose_device({allocate, {.device_us = 200}, kSync}, {{Category::Alloc, 0.5}});

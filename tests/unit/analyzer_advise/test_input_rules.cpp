@@ -221,5 +221,52 @@ TEST(HeadOfLine, IsSilentWhereAllBatchesAreSlow) {
   EXPECT_EQ(find(diagnose_job(job), "dataloader-head-of-line"), nullptr);
 }
 
+// A loader that keeps up; the batch of 4 samples has so many elements and its longest sample so many.
+Diagnosis diagnose_shapes(std::function<void(model::Batch&)> describe) {
+  LoaderJob job;
+  job.service_ms = [](size_t) { return 2.0; };
+  job.describe = [=](model::Batch& batch) {
+    batch.samples = batch.samples_seen = 4;
+    describe(batch);
+  };
+  return diagnose_job(test::make_loader_job(job));
+}
+
+TEST(PaddingWaste, ComparesSamplesWithTheirBatch) {
+  const Diagnosis diagnosis = diagnose_shapes([](model::Batch& batch) {
+    batch.longest_sample = batch.index % 2 ? 90 : 110;
+    batch.padded_elements = 4 * batch.longest_sample;
+    batch.sample_elements = batch.padded_elements / 2;
+  });
+  const Finding* finding = find(diagnosis, "padding-waste");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.setting, "batch_sampler");
+  EXPECT_DOUBLE_EQ(finding->evidence[0].value, 50);
+  EXPECT_GT(*finding->ceiling_speedup, 2);  // of work in proportion to the square a quarter is left
+  EXPECT_LE(*finding->ceiling_speedup, 4);
+}
+
+TEST(PaddingWaste, TellsAFixedLength) {
+  const Diagnosis diagnosis = diagnose_shapes([](model::Batch& batch) {
+    batch.longest_sample = 100;
+    batch.sample_elements = 4 * 90;
+    batch.padded_elements = 4 * 512;
+  });
+  const Finding* finding = find(diagnosis, "padding-waste");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.setting, "padding");
+}
+
+TEST(PaddingWaste, TakesLongSamplesForWhatTheyAre) {
+  EXPECT_EQ(find(diagnose_shapes([](model::Batch& batch) {
+                   batch.longest_sample = 512;
+                   batch.sample_elements = batch.padded_elements = 4 * 512;
+                 }),
+                 "padding-waste"),
+            nullptr);
+  EXPECT_EQ(find(diagnose_shapes([](model::Batch& batch) { batch.samples_seen = 0; }), "padding-waste"),
+            nullptr);
+}
+
 }  // namespace
 }  // namespace gpuwatch::advise

@@ -190,8 +190,8 @@ TEST(StartupShare, NeedsAShareAndSeconds) {
   EXPECT_EQ(find(training.diagnose(), "startup-share"), nullptr);
   process.last_seen = training.job.rank().steps.back().step.end;
   process.start = first - 50 * kSecond;
-  process.threads[0].calls.front() = {process.start, process.start + 9 * kSecond, 0, 0, model::kNone, 0,
-                                      OpClass::Stat, 0};
+  process.threads[0].calls.front() = {
+      process.start, process.start + 9 * kSecond, 0, 0, model::kNone, 0, OpClass::Stat, 0};
   EXPECT_EQ(find(training.diagnose(), "startup-share"), nullptr);
   process.threads[0].calls.front().end = process.start + 30 * kSecond;
   EXPECT_NE(find(training.diagnose(), "startup-share"), nullptr);
