@@ -52,11 +52,16 @@ void SampleSizes::find_types() noexcept {
   if (!has_torch_function_mode()) types_.tensor = member("torch", "Tensor");
 }
 
+bool SampleSizes::is_number(PyObject* object) const noexcept {
+  return object && (is(object, types_.integer) || is(object, types_.real));
+}
+
 long SampleSizes::dimensions(PyObject* object) const noexcept {
   if (is(object, types_.tensor) || is(object, types_.array)) return long_attribute(object, g_ndim, 0);
-  if (!is(object, types_.list) || size(object) <= 0) return 0;
-  const Ref first = item(object, 0);
-  return first && (is(first.get(), types_.integer) || is(first.get(), types_.real)) ? 1 : 0;
+  const SsizeT count = is(object, types_.list) ? size(object) : 0;
+  if (count <= 0) return 0;
+  const Ref first = item(object, 0), last = item(object, count - 1);  // [1, a tensor] is no list of numbers
+  return is_number(first.get()) && is_number(last.get()) ? 1 : 0;
 }
 
 long SampleSizes::elements(PyObject* object) const noexcept {

@@ -34,6 +34,7 @@ class SampleSizes {
     long dimensions = 0;
   };
   void find_types() noexcept;
+  bool is_number(PyObject* object) const noexcept;
   long dimensions(PyObject* object) const noexcept;  // 0: none, or not understood
   long elements(PyObject* object) const noexcept;    // -1: not understood
   bool choose_field(PyObject* sample) noexcept;

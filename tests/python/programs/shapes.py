@@ -29,7 +29,7 @@ class TouchyList(list):
 
 class Counting(TorchFunctionMode):
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        print(f"mode was shown {function}", file=sys.stderr)
+        print(f"mode was shown {function.__name__}", file=sys.stderr)
         return function(*args, **(kwargs or {}))
 
 
