@@ -24,6 +24,9 @@ struct Api {
 // CUPTI_API_VERSION of the releases that behave differently.
 inline constexpr uint32_t kCupti12_4 = 22;  // overhead records of a full command buffer
 inline constexpr uint32_t kCupti12_9 = 27;  // a refused buffer request is safe; earlier releases can crash
+inline constexpr uint32_t kCupti13_0 =
+    130000;  // a subscriber has a name; a buffer for each thread is the default
+inline constexpr uint32_t kCupti13_2 = 130200;  // the _v2 functions are a family of their own
 
 // Loads the library and its functions. About 3 ms with a cold page cache.
 bool load_api(Api* api) noexcept;

@@ -46,9 +46,11 @@ void CUPTIAPI on_buffer_complete(CUcontext, uint32_t, uint8_t* buffer, size_t, s
   give_back_buffer(buffer);
 }
 
+// From 13.2 on the _v2 functions are another way of using CUPTI, and who took that way first locks the others
+// out; everybody else in the process uses the first way.
 CUptiResult subscribe(char* holder, size_t holder_bytes) noexcept {
 #if CUPTI_API_VERSION >= 130000
-  if (g_api.cuptiSubscribe_v2) {
+  if (g_api.cuptiSubscribe_v2 && g_api.version >= kCupti13_0 && g_api.version < kCupti13_2) {
     CUpti_SubscriberParams params{};
     params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
     params.subscriberName = "gpuwatch";

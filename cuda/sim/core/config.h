@@ -49,7 +49,13 @@ struct Config {
   Ns spin_ns = 60'000;  // a blocked call stops sleeping this long before its end
   Ns cupti_skew_ns = 0;
   double cupti_drift_ppm = 0;
+  double cupti_step_ns = 0;                // CLOCK_REALTIME was set: by this much,
+  Ns cupti_step_at_ns = 0;                 // so long after the library was loaded
   Ns cupti_worker_period_ns = 10'000'000;  // how often full buffers are looked at
+  int cupti_api_version = 0;               // of the release that is played; 0: of the headers
+  int cupti_fail_after = -1;               // calls that succeed before all fail; -1: none fails
+  int cupti_fail_code = 999;               // what failing calls return
+  int cupti_names_expire = 0;              // kernel names are gone when the buffer's callback returns
 
   // What the NVML stand-in answers.
   int sm_clock_mhz = 1980, sm_clock_max_mhz = 1980;

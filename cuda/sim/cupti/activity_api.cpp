@@ -8,6 +8,8 @@
 #include "buffers.h"
 #include "core/timeline.h"
 #include "cupti_clock.h"
+#include "failure.h"
+#include "record_layout.h"
 #include "session.h"
 
 #define GWSIM_EXPORT extern "C" __attribute__((visibility("default")))
@@ -32,17 +34,20 @@ CUptiResult unknown_kind(CUpti_ActivityKind kind) {
 
 GWSIM_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,
                                                         CUpti_BuffersCallbackCompleteFunc complete) {
+  GWSIM_MAY_FAIL();
   if (!request || !complete) return CUPTI_ERROR_INVALID_PARAMETER;
   set_buffer_callbacks(request, complete);  // a second client takes over without being told, as in reality
   return CUPTI_SUCCESS;
 }
 
 GWSIM_EXPORT CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
+  GWSIM_MAY_FAIL();
   if (!produced(kind)) return unknown_kind(kind);
   Session::instance().enable_kind(kind, true);
   return CUPTI_SUCCESS;
 }
 GWSIM_EXPORT CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) {
+  GWSIM_MAY_FAIL();
   if (!produced(kind)) return CUPTI_ERROR_INVALID_KIND;
   Session::instance().enable_kind(kind, false);
   return CUPTI_SUCCESS;
@@ -54,15 +59,20 @@ GWSIM_EXPORT CUptiResult cuptiActivityDisableContext(CUcontext, CUpti_ActivityKi
   return cuptiActivityDisable(kind);
 }
 GWSIM_EXPORT CUptiResult cuptiActivityEnableRuntimeApi(CUpti_CallbackId cbid, uint8_t enable) {
+  GWSIM_MAY_FAIL();
+  if (cupti_version() < kCupti12_5) return CUPTI_ERROR_NOT_SUPPORTED;  // it did not exist
   Session::instance().enable_api_record(ApiDomain::kRuntime, cbid, enable != 0);
   return CUPTI_SUCCESS;
 }
 GWSIM_EXPORT CUptiResult cuptiActivityEnableDriverApi(CUpti_CallbackId cbid, uint8_t enable) {
+  GWSIM_MAY_FAIL();
+  if (cupti_version() < kCupti12_5) return CUPTI_ERROR_NOT_SUPPORTED;  // it did not exist
   Session::instance().enable_api_record(ApiDomain::kDriver, cbid, enable != 0);
   return CUPTI_SUCCESS;
 }
 
 GWSIM_EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flag) {
+  GWSIM_MAY_FAIL();
   if (!has_buffer_callbacks()) return CUPTI_ERROR_INVALID_OPERATION;
   flush_records((flag & CUPTI_ACTIVITY_FLAG_FLUSH_FORCED) != 0);
   return CUPTI_SUCCESS;
@@ -71,6 +81,7 @@ GWSIM_EXPORT CUptiResult cuptiActivityFlush(CUcontext, uint32_t, uint32_t flag) 
   return cuptiActivityFlushAll(flag);
 }
 GWSIM_EXPORT CUptiResult cuptiActivityFlushPeriod(uint32_t period_ms) {
+  GWSIM_MAY_FAIL();
   set_flush_period_ms(period_ms);
   return CUPTI_SUCCESS;
 }
@@ -95,43 +106,65 @@ GWSIM_EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, 
   return CUPTI_SUCCESS;
 }
 
-// Attributes steer the real library's memory and cost; here they are remembered and given back.
+// Attributes steer the real library's memory and cost; here they are remembered and given back, but for the
+// promise of zeroed buffers, which is held against what comes.
 namespace {
+
+constexpr auto kThreadBuffers = CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER;
+
 struct AttributeValue {
   size_t size_bytes = 0;
   uint8_t bytes[64] = {};
 };
-AttributeValue g_attributes[64];
 std::mutex g_attributes_mutex;
+
+AttributeValue* attributes() {
+  static AttributeValue* const values = [] {
+    auto* made = new AttributeValue[64];
+    for (int i = 0; i < 64; ++i) made[i].size_bytes = sizeof(size_t);
+    made[CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER].size_bytes = 1;
+    made[kThreadBuffers].size_bytes = 1;
+    made[kThreadBuffers].bytes[0] = cupti_version() >= kCupti13_0;
+    return made;
+  }();
+  return values;
+}
+
+bool is_attribute(CUpti_ActivityAttribute attribute, const size_t* size_bytes, const void* value) {
+  if (attribute == kThreadBuffers && cupti_version() < kCupti12_3) return false;
+  return size_bytes && value && static_cast<size_t>(attribute) < 64 &&
+         *size_bytes == attributes()[attribute].size_bytes;
+}
+
 }  // namespace
 
 GWSIM_EXPORT CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attribute, size_t* size_bytes,
                                                    void* value) {
-  if (!size_bytes || !value || static_cast<size_t>(attribute) >= 64 ||
-      *size_bytes > sizeof AttributeValue{}.bytes) {
-    return CUPTI_ERROR_INVALID_PARAMETER;
-  }
+  GWSIM_MAY_FAIL();
+  if (!is_attribute(attribute, size_bytes, value)) return CUPTI_ERROR_INVALID_PARAMETER;
   std::lock_guard lock(g_attributes_mutex);
-  g_attributes[attribute].size_bytes = *size_bytes;
-  std::memcpy(g_attributes[attribute].bytes, value, *size_bytes);
+  std::memcpy(attributes()[attribute].bytes, value, *size_bytes);
+  if (attribute == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER)
+    expect_zeroed_buffers(attributes()[attribute].bytes[0]);
   return CUPTI_SUCCESS;
 }
 GWSIM_EXPORT CUptiResult cuptiActivityGetAttribute(CUpti_ActivityAttribute attribute, size_t* size_bytes,
                                                    void* value) {
-  if (!size_bytes || !value || static_cast<size_t>(attribute) >= 64 ||
-      *size_bytes > sizeof AttributeValue{}.bytes) {
-    return CUPTI_ERROR_INVALID_PARAMETER;
-  }
+  GWSIM_MAY_FAIL();
+  if (!is_attribute(attribute, size_bytes, value)) return CUPTI_ERROR_INVALID_PARAMETER;
   std::lock_guard lock(g_attributes_mutex);
-  std::memcpy(value, g_attributes[attribute].bytes, *size_bytes);
+  std::memcpy(value, attributes()[attribute].bytes, *size_bytes);
   return CUPTI_SUCCESS;
 }
 
 GWSIM_EXPORT CUptiResult cuptiActivityRegisterTimestampCallback(CUpti_TimestampCallbackFunc clock) {
+  GWSIM_MAY_FAIL();
+  if (!clock) return CUPTI_ERROR_INVALID_PARAMETER;
   use_client_clock(clock);
   return CUPTI_SUCCESS;
 }
 GWSIM_EXPORT CUptiResult cuptiSetThreadIdType(CUpti_ActivityThreadIdType type) {
+  GWSIM_MAY_FAIL();
   Session::instance().use_system_thread_ids(type == CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
   return CUPTI_SUCCESS;
 }

@@ -5,19 +5,21 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "core/config.h"
+#include "record_layout.h"
 
 namespace gpuwatch::sim {
 
 namespace {
 
-constexpr size_t kLargestRecordBytes = sizeof(CUpti_ActivityKernel10);
 constexpr size_t kSettleEvery = 64;
 
 struct Held {
@@ -69,6 +71,7 @@ struct Delivery {
   std::atomic<CUpti_BuffersCallbackCompleteFunc> complete{nullptr};
   std::atomic<uint32_t> flush_period_ms{0};
   std::atomic<size_t> dropped{0};
+  std::atomic<bool> buffers_come_zeroed{false};
 };
 
 Delivery& delivery() {
@@ -96,7 +99,19 @@ bool request_buffer(Buffer& buffer) {
   if (!request) return false;
   buffer = {};
   request(&buffer.data, &buffer.size_bytes, &buffer.max_records);
-  return buffer.data != nullptr && buffer.size_bytes >= kLargestRecordBytes;
+  if (buffer.data == nullptr || buffer.size_bytes < kLargestRecordBytes) return false;
+  if (!delivery().buffers_come_zeroed) {
+    std::memset(buffer.data, 0, buffer.size_bytes);
+  } else if (std::any_of(buffer.data, buffer.data + buffer.size_bytes, [](uint8_t b) { return b != 0; })) {
+    std::fprintf(stderr, "[gpuwatch simulated device] a CUPTI buffer that was promised zeroed is not\n");
+  }
+  return true;
+}
+
+// What the device has not finished has no times.
+void forget_times(Held& held) {
+  const auto kind = reinterpret_cast<const CUpti_Activity*>(held.bytes)->kind;
+  if (const size_t at = start_offset(kind)) std::memset(held.bytes + at, 0, 2 * sizeof(uint64_t));
 }
 
 // Moves complete records into the open buffers. Records that find no room stay.
@@ -108,6 +123,7 @@ void settle(Lane& lane, Ns now, bool forced) {
     while ((forced || it->complete_at_ns <= now) && !lane.open.empty() && !moved) {
       Buffer& front = lane.open.front();
       if (front.takes(it->size_bytes)) {
+        if (it->complete_at_ns > now) forget_times(*it);
         front.add(it->bytes, it->size_bytes);
         lane.held_bytes -= it->size_bytes;
         moved = true;
@@ -128,10 +144,41 @@ bool has_complete(const Lane& lane, Ns now, bool forced) {
                      [&](const Held& h) { return forced || h.complete_at_ns <= now; });
 }
 
+// Names that live as long as the callback only: who keeps the pointer instead of the name reads question
+// marks.
+class LentNames {
+ public:
+  explicit LentNames(const Buffer& buffer) {
+    if (!config().cupti_names_expire) return;
+    for (size_t at = 0; at < buffer.used_bytes;) {
+      auto* record = reinterpret_cast<CUpti_Activity*>(buffer.data + at);
+      if (record->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL ||
+          record->kind == CUPTI_ACTIVITY_KIND_KERNEL) {
+        auto* name =
+            reinterpret_cast<const char**>(buffer.data + at + offsetof(CUpti_ActivityKernel10, name));
+        names_.push_back(std::make_unique<std::string>(*name));
+        *name = names_.back()->c_str();
+      }
+      at += record_size(record->kind);
+    }
+  }
+  ~LentNames() {
+    for (auto& name : names_) {
+      std::fill(name->begin(), name->end(), '?');
+      (void)name.release();  // leaked: a pointer that was kept must show what it did, not crash
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<std::string>> names_;
+};
+
 void hand_over(std::vector<Buffer>& buffers) {
   const auto complete = delivery().complete.load();
   for (const Buffer& b : buffers) {
-    if (complete) complete(nullptr, 0, b.data, b.size_bytes, b.used_bytes);
+    if (!complete) continue;
+    const LentNames names(b);
+    complete(nullptr, 0, b.data, b.size_bytes, b.used_bytes);
   }
   buffers.clear();
 }
@@ -200,7 +247,8 @@ void run_worker() {
 
 }  // namespace
 
-void put_record_bytes(const void* record, size_t size_bytes, Ns complete_at_ns) {
+void put_record_bytes(const void* record, size_t known_bytes, Ns complete_at_ns) {
+  const size_t size_bytes = record_size(static_cast<const CUpti_Activity*>(record)->kind);
   Lane& lane = my_lane();
   bool room;
   {
@@ -218,7 +266,9 @@ void put_record_bytes(const void* record, size_t size_bytes, Ns complete_at_ns) 
   Held& held = lane.held.emplace_back();
   held.complete_at_ns = complete_at_ns;
   held.size_bytes = static_cast<uint32_t>(size_bytes);
-  std::memcpy(held.bytes, record, size_bytes);
+  std::memcpy(held.bytes, record, std::min(size_bytes, known_bytes));
+  // Fields of a later release: anything but what a reader of today's layout would take for its own.
+  if (size_bytes > known_bytes) std::memset(held.bytes + known_bytes, 0xa5, size_bytes - known_bytes);
   lane.held_bytes += size_bytes;
   if (++lane.since_settled >= kSettleEvery) settle(lane, now_ns(), false);
 }
@@ -251,31 +301,8 @@ size_t take_dropped_count() {
   return delivery().dropped.exchange(0);
 }
 
-size_t record_size(CUpti_ActivityKind kind) {
-  switch (kind) {
-    case CUPTI_ACTIVITY_KIND_KERNEL:
-    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
-      return sizeof(CUpti_ActivityKernel10);
-    case CUPTI_ACTIVITY_KIND_MEMCPY:
-      return sizeof(CUpti_ActivityMemcpy6);
-    case CUPTI_ACTIVITY_KIND_MEMCPY2:
-      return sizeof(CUpti_ActivityMemcpyPtoP4);
-    case CUPTI_ACTIVITY_KIND_MEMSET:
-      return sizeof(CUpti_ActivityMemset4);
-    case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
-      return sizeof(CUpti_ActivitySynchronization2);
-    case CUPTI_ACTIVITY_KIND_RUNTIME:
-    case CUPTI_ACTIVITY_KIND_DRIVER:
-      return sizeof(CUpti_ActivityAPI);
-    case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION:
-      return sizeof(CUpti_ActivityExternalCorrelation);
-    case CUPTI_ACTIVITY_KIND_OVERHEAD:
-      return sizeof(CUpti_ActivityOverhead3);
-    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
-      return sizeof(CUpti_ActivityGraphTrace2);
-    default:
-      return 0;
-  }
+void expect_zeroed_buffers(bool on) {
+  delivery().buffers_come_zeroed = on;
 }
 
 }  // namespace gpuwatch::sim

@@ -3,7 +3,8 @@
 //
 // Each thread keeps its records back until the device has passed them, and asks the client for buffers on
 // that thread as room runs out. Records reach a buffer when they are complete, in no particular order. A full
-// buffer is handed over by the worker thread; a flush hands over what is complete, a forced flush everything.
+// buffer is handed over by the worker thread; a flush hands over what is complete, a forced flush everything:
+// what the device has not finished then comes with start and end 0.
 // When the client gives no buffer the record is dropped and counted. Thread-safe; the client is never called
 // under a lock.
 #pragma once
@@ -17,6 +18,7 @@
 
 namespace gpuwatch::sim {
 
+// `record` as CUDA 13.0 lays it out; the client gets it in the layout of the configured release.
 void put_record_bytes(const void* record, size_t size_bytes, Ns complete_at_ns);
 
 template <class Record>
@@ -34,7 +36,7 @@ void set_flush_period_ms(uint32_t period_ms);
 
 size_t take_dropped_count();
 
-// Size of a record by its kind, 0 if unknown.
-size_t record_size(CUpti_ActivityKind kind);
+// The client promised that its buffers come zeroed; else they are zeroed here, as the library does.
+void expect_zeroed_buffers(bool on);
 
 }  // namespace gpuwatch::sim

@@ -7,6 +7,8 @@
 #include "buffers.h"
 #include "callback_ids.h"
 #include "cupti_clock.h"
+#include "failure.h"
+#include "record_layout.h"
 #include "session.h"
 
 #define GWSIM_EXPORT extern "C" __attribute__((visibility("default")))
@@ -15,12 +17,15 @@ using namespace gpuwatch::sim;
 
 GWSIM_EXPORT CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
                                         void* user_data) {
+  GWSIM_MAY_FAIL();
   if (!subscriber) return CUPTI_ERROR_INVALID_PARAMETER;
   return Session::instance().subscribe(callback, user_data, nullptr, subscriber);
 }
 
 GWSIM_EXPORT CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscriber, CUpti_CallbackFunc callback,
                                            void* user_data, CUpti_SubscriberParams* parameters) {
+  GWSIM_MAY_FAIL();
+  if (cupti_version() < kCupti13_0) return CUPTI_ERROR_NOT_SUPPORTED;  // it did not exist
   if (!subscriber) return CUPTI_ERROR_INVALID_PARAMETER;
   const char* name = parameters ? parameters->subscriberName : nullptr;
   const CUptiResult result = Session::instance().subscribe(callback, user_data, name, subscriber);
@@ -33,11 +38,13 @@ GWSIM_EXPORT CUptiResult cuptiSubscribe_v2(CUpti_SubscriberHandle* subscriber, C
 }
 
 GWSIM_EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle subscriber) {
+  GWSIM_MAY_FAIL();
   return Session::instance().unsubscribe(subscriber);
 }
 
 GWSIM_EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHandle subscriber,
                                              CUpti_CallbackDomain domain, CUpti_CallbackId cbid) {
+  GWSIM_MAY_FAIL();
   if (!Session::instance().is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
   Session::instance().enable_callback(domain, cbid, enable != 0);
   return CUPTI_SUCCESS;
@@ -45,12 +52,14 @@ GWSIM_EXPORT CUptiResult cuptiEnableCallback(uint32_t enable, CUpti_SubscriberHa
 
 GWSIM_EXPORT CUptiResult cuptiEnableDomain(uint32_t enable, CUpti_SubscriberHandle subscriber,
                                            CUpti_CallbackDomain domain) {
+  GWSIM_MAY_FAIL();
   if (!Session::instance().is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
   Session::instance().enable_domain(domain, enable != 0);
   return CUPTI_SUCCESS;
 }
 
 GWSIM_EXPORT CUptiResult cuptiEnableAllDomains(uint32_t enable, CUpti_SubscriberHandle subscriber) {
+  GWSIM_MAY_FAIL();
   if (!Session::instance().is_subscriber(subscriber)) return CUPTI_ERROR_INVALID_PARAMETER;
   Session::instance().enable_domain(CUPTI_CB_DOMAIN_RUNTIME_API, enable != 0);
   Session::instance().enable_domain(CUPTI_CB_DOMAIN_DRIVER_API, enable != 0);
@@ -89,7 +98,7 @@ GWSIM_EXPORT CUptiResult cuptiSupportedDomains(size_t* count, CUpti_DomainTable*
 
 GWSIM_EXPORT CUptiResult cuptiGetVersion(uint32_t* version) {
   if (!version) return CUPTI_ERROR_INVALID_PARAMETER;
-  *version = CUPTI_API_VERSION;
+  *version = cupti_version();
   return CUPTI_SUCCESS;
 }
 

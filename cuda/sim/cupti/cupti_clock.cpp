@@ -40,6 +40,11 @@ std::atomic<uint64_t (*)()> g_client_clock{nullptr};
 std::atomic<uint64_t> g_client_origin{0};
 std::atomic<Ns> g_client_origin_ns{0};
 
+// The clock starts when the library is loaded, not when somebody first asks.
+[[gnu::constructor]] void start_clock() {
+  origin();
+}
+
 }  // namespace
 
 uint64_t cupti_time(Ns monotonic_ns) {
@@ -55,7 +60,8 @@ uint64_t cupti_time(Ns monotonic_ns) {
   const Config& c = config();
   const Ns since = monotonic_ns - origin().monotonic_ns;
   const Ns drift = static_cast<Ns>(static_cast<double>(since) * c.cupti_drift_ppm * 1e-6);
-  return static_cast<uint64_t>(origin().realtime_ns + since + drift + c.cupti_skew_ns);
+  const Ns step = c.cupti_step_ns != 0 && since >= c.cupti_step_at_ns ? static_cast<Ns>(c.cupti_step_ns) : 0;
+  return static_cast<uint64_t>(origin().realtime_ns + since + drift + c.cupti_skew_ns + step);
 }
 
 void use_client_clock(uint64_t (*clock)()) {

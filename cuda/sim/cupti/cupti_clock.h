@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUPTI's clock: CLOCK_REALTIME as it stood when the library was loaded, plus the configured skew and drift;
-// or the client's own clock once it registered a timestamp callback. Any thread.
+// CUPTI's clock: CLOCK_REALTIME as it stood when the library was loaded, plus the configured skew, drift
+// and step; or the client's own clock once it registered a timestamp callback. Any thread.
 #pragma once
 
 #include <cstdint>
