@@ -22,6 +22,7 @@ struct Api {
 };
 
 // CUPTI_API_VERSION of the releases that behave differently.
+inline constexpr uint32_t kCupti12_3 = 21;  // a buffer for each thread, if wanted
 inline constexpr uint32_t kCupti12_4 = 22;  // overhead records of a full command buffer
 inline constexpr uint32_t kCupti12_9 = 27;  // a refused buffer request is safe; earlier releases can crash
 inline constexpr uint32_t kCupti13_0 =

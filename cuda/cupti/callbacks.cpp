@@ -25,6 +25,7 @@ constinit ApiOperation g_runtime_operations[kMaxCallbackIds];
 constinit ApiOperation g_driver_operations[kMaxCallbackIds];
 constinit std::atomic<OnDeviceWork> g_on_device_work{nullptr};
 constinit uint32_t g_epoch = 0;
+constinit std::atomic<bool> g_calls_count{false};
 
 // The call of this thread that is being recorded from its callbacks.
 struct OpenCall {
@@ -94,11 +95,15 @@ void CUPTIAPI on_api_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId i
   const auto& call = *static_cast<const CUpti_CallbackData*>(data);
   const ApiOperation& operation = operations_of(domain)[id];
   if (call.callbackSite == CUPTI_API_ENTER) {
-    enter(domain, operation, call);
+    if (g_calls_count.load(std::memory_order_acquire)) enter(domain, operation, call);
   } else {
     leave(domain, call);
     if (gives_device_work(operation.op_class)) notice_device_work();
   }
+}
+
+void count_calls(bool on) noexcept {
+  g_calls_count.store(on, std::memory_order_release);
 }
 
 void on_first_device_work(OnDeviceWork function) noexcept {

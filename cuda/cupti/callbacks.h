@@ -26,6 +26,10 @@ void CUPTIAPI on_api_call(void* context, CUpti_CallbackDomain domain, CUpti_Call
 // Switches callbacks on for every function that `find` wants. Returns how many.
 unsigned enable_callbacks(const Api& api, CUpti_SubscriberHandle subscriber, FindOperation find) noexcept;
 
+// Whether calls have device records now: correlation ids count, and calls around the symbols are recorded.
+// Off while kinds are being switched, so that no call waits for a record that nobody makes.
+void count_calls(bool on) noexcept;
+
 // Runs after each call that gave the device work, on the job's thread, until it returns true.
 using OnDeviceWork = bool (*)() noexcept;
 void on_first_device_work(OnDeviceWork function) noexcept;

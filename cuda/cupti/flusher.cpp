@@ -10,7 +10,7 @@
 #include <atomic>
 #include <cstdlib>
 
-#include "cuda/cupti/names.h"
+#include "cuda/cupti/session.h"
 #include "libinject/base/errno_guard.h"
 #include "libinject/base/syscall.h"
 #include "libinject/record/recorder.h"
@@ -25,7 +25,7 @@ constexpr uint32_t kExitLimitMs = 100;  // what the job may wait for us when it 
 enum Phase : uint32_t { kNone, kStarting, kRunning, kFinishing, kDone };
 
 constinit const Api* g_api = nullptr;
-constinit StopSession g_stop_session = nullptr;
+constinit std::atomic<bool> g_exit_is_watched{false};
 constinit uint32_t g_epoch = 0;
 constinit std::atomic<uint32_t> g_phase{kNone};  // also a futex word
 
@@ -45,17 +45,6 @@ uint64_t device_now_ns() noexcept {
   return g_api->cuptiGetTimestamp(&now) == CUPTI_SUCCESS ? now : 0;
 }
 
-void fetch(uint32_t flag) noexcept {
-  g_api->cuptiActivityFlushAll(flag);
-  sample_device_clock();
-  size_t dropped = 0;
-  // Under no lock: CUPTI takes its own here and in the buffer callbacks, in the other order.
-  if (g_api->cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS && dropped) {
-    record::lose("device records that CUPTI had no buffer for", dropped);
-  }
-  describe_new_devices();
-}
-
 void introduce() noexcept {
   constexpr char kName[] = "gpuwatch";
   base::raw_syscall(SYS_prctl, PR_SET_NAME, base::address(kName));
@@ -71,13 +60,10 @@ void* run(void*) noexcept {
   introduce();
   while (g_phase.load(std::memory_order_acquire) == kRunning) {
     wait_while(g_phase, kRunning, kPeriodMs);
-    if (!record::is_recording()) {
-      g_stop_session();
-      break;
-    }
-    fetch(0);
+    if (!record::is_recording()) break;
+    tend_session();
   }
-  if (record::is_recording()) fetch(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  end_session(record::is_recording());
   set_phase(kDone);
   return nullptr;
 }
@@ -100,9 +86,8 @@ bool create_thread() noexcept {
 
 }  // namespace
 
-void prepare_flusher(const Api* api, StopSession stop_session) noexcept {
+void prepare_flusher(const Api* api) noexcept {
   g_api = api;
-  g_stop_session = stop_session;
   g_epoch = runtime::epoch();
 }
 
@@ -110,20 +95,22 @@ void sample_device_clock() noexcept {
   record::sample_clocks(device_now_ns);
 }
 
-bool start_flusher() noexcept {
+void start_waiting() noexcept {
   uint32_t none = kNone;
-  if (!g_phase.compare_exchange_strong(none, kStarting)) return true;
+  if (!g_phase.compare_exchange_strong(none, kStarting)) return;
   const base::ErrnoGuard keep_errno;
   const record::Quiet quiet;
   g_phase.store(kRunning, std::memory_order_release);
-  if (!create_thread()) {
-    g_phase.store(kDone, std::memory_order_release);
-    record::put_source("cupti", "on, but without its thread: device records come late or not at all");
-    return true;
-  }
+  if (create_thread()) return;
+  g_phase.store(kDone, std::memory_order_release);
+  record::put_source("cupti", "on, but without its thread: device records come late or not at all");
+}
+
+bool start_flusher() noexcept {
+  start_waiting();
   // Exit handlers run last in, first out. Registered now, after CUDA has set itself up, ours finds CUDA
   // alive.
-  on_exit(at_exit, nullptr);
+  if (!g_exit_is_watched.exchange(true)) on_exit(at_exit, nullptr);
   return true;
 }
 

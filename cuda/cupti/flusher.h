@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one thread that gpuwatch has: it fetches finished device records twice a second (CUPTI's own periodic
-// flush delivers full buffers only), and samples CUPTI's clock beside ours. It exists in processes that gave
-// a device work, never in a forked child, blocks all signals, and its hooks are quiet. Thread safety: any.
-// Signal safety: finish().
+// The one thread that gpuwatch has: it tends the CUPTI session (session.h) and fetches finished device
+// records twice a second (CUPTI's own periodic flush delivers full buffers only), and samples CUPTI's clock
+// beside ours. It exists in processes that gave a device work, or found CUPTI taken, never in a forked child,
+// blocks all signals, and its hooks are quiet. Thread safety: any. Signal safety: finish().
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,17 @@
 
 namespace gpuwatch::cuda::cupti {
 
-// Runs on the thread when recording has ended before the process did.
-using StopSession = void (*)() noexcept;
-void prepare_flusher(const Api* api, StopSession stop_session) noexcept;
+void prepare_flusher(const Api* api) noexcept;
 
 // A sample of CUPTI's clock beside ours; one at the start, then one with each fetch.
 void sample_device_clock() noexcept;
 
-// Starts the thread if it does not run yet. False: not yet possible.
+// Starts the thread if it does not run yet, and sees to it that the process's exit fetches the rest. Called
+// when CUDA is up. True: need not be called again.
 bool start_flusher() noexcept;
+
+// Starts the thread alone, to come back when another tool has left CUPTI.
+void start_waiting() noexcept;
 
 // Fetches everything that the device has finished and ends the thread. The caller waits at most `limit_ms`;
 // beyond that the records are lost, not the job's time. Idempotent.

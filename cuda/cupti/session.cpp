@@ -4,9 +4,14 @@
 #include <cstring>
 
 #include "cuda/cupti/api.h"
-#include "cuda/cupti/buffers.h"
-#include "cuda/cupti/decode.h"
+#include "cuda/cupti/delivery.h"
 #include "cuda/cupti/flusher.h"
+#include "cuda/cupti/names.h"
+#include "cuda/cupti/others.h"
+#include "cuda/cupti/settings.h"
+#include "libinject/base/clock.h"
+#include "libinject/base/futex_lock.h"
+#include "libinject/base/syscall.h"
 #include "libinject/base/text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/fork_epoch.h"
@@ -16,40 +21,39 @@ namespace {
 
 using State = base::Text<160>;
 
-constinit Api g_api;
-constinit CUpti_SubscriberHandle g_subscriber = nullptr;
-constinit uint32_t g_epoch = 0;
-
-// Never KIND_KERNEL: it makes kernels run one after the other. RUNTIME and DRIVER records would say what the
-// callbacks say already. GRAPH_TRACE replaces the records of a graph's nodes by one for the whole run.
-constexpr CUpti_ActivityKind kKinds[] = {
-    CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
-    CUPTI_ACTIVITY_KIND_MEMCPY2,           CUPTI_ACTIVITY_KIND_MEMSET,
-    CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,   CUPTI_ACTIVITY_KIND_GRAPH_TRACE,
-    CUPTI_ACTIVITY_KIND_OVERHEAD,
+enum class Phase : uint8_t {
+  kNone,
+  kActive,
+  kAway,   // another tool has CUPTI, or had it lately
+  kEnded,  // for good
 };
 
-// Attribute numbers; headers before 12.3 do not name the second.
-constexpr auto kBuffersComeZeroed = static_cast<CUpti_ActivityAttribute>(5);
-constexpr auto kBufferForEachThread = static_cast<CUpti_ActivityAttribute>(9);
-constexpr uint32_t kCupti12_3 = 21;
+constinit Api g_api;
+constinit FindOperation g_find = nullptr;
+constinit Phase g_phase = Phase::kNone;
+constinit CUpti_SubscriberHandle g_subscriber = nullptr;
+constinit bool g_is_shared = false;  // the subscription is another tool's
+constinit uint32_t g_epoch = 0;
+constinit unsigned g_failed_fetches = 0;
 
-void CUPTIAPI on_buffer_request(uint8_t** buffer, size_t* bytes, size_t* max_records) {
-  *buffer = runtime::epoch() == g_epoch ? take_buffer() : nullptr;
-  *bytes = *buffer ? kBufferBytes : 0;
-  *max_records = 0;  // as many as fit
-}
+// A tool that was not seen coming may hold CUPTI for the whole run: few tries, further and further apart.
+constexpr unsigned kTries = 10;
+constexpr uint64_t kFirstRetryNs = 1'000'000'000;
+constinit unsigned g_tries = 0;
+constinit uint64_t g_next_try_ns = 0;
 
-void CUPTIAPI on_buffer_complete(CUcontext, uint32_t, uint8_t* buffer, size_t, size_t valid_bytes) {
-  if (runtime::epoch() != g_epoch || !buffer) return;
-  if (valid_bytes) decode(g_api, buffer, valid_bytes);
-  give_back_buffer(buffer);
-}
+constexpr unsigned kFailuresToEnd = 3;  // CUPTI that cannot flush three times in a row will not recover
 
-// From 13.2 on the _v2 functions are another way of using CUPTI, and who took that way first locks the others
-// out; everybody else in the process uses the first way.
 CUptiResult subscribe(char* holder, size_t holder_bytes) noexcept {
+  g_is_shared = others::idle_subscriber() != nullptr;
+  if (g_is_shared) {
+    g_subscriber = others::idle_subscriber();
+    others::share_callbacks(true);
+    return CUPTI_SUCCESS;
+  }
 #if CUPTI_API_VERSION >= 130000
+  // From 13.2 on the _v2 functions are another way of using CUPTI, and who took that way first locks the
+  // others out; everybody else in the process uses the first way.
   if (g_api.cuptiSubscribe_v2 && g_api.version >= kCupti13_0 && g_api.version < kCupti13_2) {
     CUpti_SubscriberParams params{};
     params.structSize = CUpti_SubscriberParams_STRUCT_SIZE;
@@ -66,44 +70,100 @@ CUptiResult subscribe(char* holder, size_t holder_bytes) noexcept {
 
 constexpr char kHolderPrefix[] = "CUPTI for ";
 
-// Why there is no session, for people.
-void explain_refusal(CUptiResult result, const char* holder, State* state) noexcept {
+// Why there is no session, for people. True: it may become possible later.
+bool explain_refusal(CUptiResult result, const char* holder, State* state) noexcept {
   switch (static_cast<int>(result)) {
     case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
       // CUPTI writes "CUPTI for <name>".
       if (std::strncmp(holder, kHolderPrefix, sizeof kHolderPrefix - 1) == 0)
         holder += sizeof kHolderPrefix - 1;
       state->add("held by ").add(*holder ? holder : "another profiler");
-      break;
+      return true;
     case CUPTI_ERROR_NOT_INITIALIZED:
     case CUPTI_ERROR_UNKNOWN:  // what CUPTI says on a machine without a driver
       state->add("no GPU here");
-      break;
+      return false;
     default:
       state->add("refused by CUPTI, error ").add(static_cast<uint64_t>(result));
+      return false;
   }
 }
 
-bool set_attribute(CUpti_ActivityAttribute attribute, uint8_t value) noexcept {
-  size_t bytes = sizeof value;
-  return g_api.cuptiActivitySetAttribute(attribute, &bytes, &value) == CUPTI_SUCCESS;
-}
-
-bool set_buffers_up() noexcept {
-  // By default each thread fills a buffer of its own from CUPTI 13 on: a megabyte for every four threads.
-  if (g_api.version >= kCupti12_3) set_attribute(kBufferForEachThread, 0);
-  const bool must_be_zero = set_attribute(kBuffersComeZeroed, 1);
-  return make_buffers(g_api.version >= kCupti12_9, must_be_zero) &&
-         g_api.cuptiActivityRegisterCallbacks(on_buffer_request, on_buffer_complete) == CUPTI_SUCCESS;
-}
-
-bool enable_kinds() noexcept {
-  for (CUpti_ActivityKind kind : kKinds) {
-    if (kind == CUPTI_ACTIVITY_KIND_OVERHEAD && g_api.version < kCupti12_4) continue;
-    const CUptiResult result = g_api.cuptiActivityEnable(kind);
-    if (result != CUPTI_SUCCESS && kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) return false;
+void count_dropped() noexcept {
+  size_t dropped = 0;
+  if (g_api.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS && dropped) {
+    record::lose("device records that CUPTI had no buffer for", dropped);
   }
+}
+
+// Everything that we changed, back: the next one to use CUPTI finds it as if we had not been there.
+void leave_cupti() noexcept {
+  count_calls(false);
+  withdraw(g_api, g_subscriber);
+  g_api.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  count_dropped();
+  deliver_to_us(false);
+  put_back(g_api, others::clock());
+  others::share_callbacks(false);
+  if (!g_is_shared) g_api.cuptiUnsubscribe(g_subscriber);
+  g_subscriber = nullptr;
+}
+
+// Under g_use. False, with the reason in `state`: no session; g_phase says whether later.
+bool try_to_start(State* state) noexcept {
+  char holder[128] = "";
+  const CUptiResult result = subscribe(holder, sizeof holder);
+  if (result != CUPTI_SUCCESS) {
+    g_phase = explain_refusal(result, holder, state) ? Phase::kAway : Phase::kEnded;
+    return false;
+  }
+  on_first_device_work(start_flusher);
+  deliver_to_us(true);
+  // Callbacks first: correlation ids exist only while somebody listens.
+  if (!enable_callbacks(g_api, g_subscriber, g_find) || !set_up(g_api, others::clock() != nullptr)) {
+    leave_cupti();
+    g_phase = Phase::kEnded;
+    state->add("CUPTI refuses to trace kernels");
+    return false;
+  }
+  count_calls(true);
+  g_phase = Phase::kActive;
+  g_failed_fetches = 0;
+  sample_device_clock();
+  state->add("on");
   return true;
+}
+
+void back_off(uint64_t now_ns) noexcept {
+  g_next_try_ns = now_ns + (kFirstRetryNs << g_tries);
+  if (++g_tries >= kTries) g_phase = Phase::kEnded;
+}
+
+void return_to_cupti(uint64_t now_ns) noexcept {
+  State state;
+  if (try_to_start(&state)) {
+    g_tries = 0;
+    record::put_source("cupti", state.c_str());
+  } else {
+    if (g_phase == Phase::kEnded) record::put_source("cupti", state.c_str());
+    back_off(now_ns);
+  }
+}
+
+void end_by_failure(CUptiResult result) noexcept {
+  State state;
+  leave_cupti();
+  g_phase = Phase::kEnded;
+  record::put_source("cupti",
+                     state.add("failed while recording, error ").add(static_cast<uint64_t>(result)).c_str());
+}
+
+void fetch(uint32_t flag) noexcept {
+  const CUptiResult result = g_api.cuptiActivityFlushAll(flag);
+  sample_device_clock();
+  count_dropped();
+  g_failed_fetches = result == CUPTI_SUCCESS ? 0 : g_failed_fetches + 1;
+  if (g_failed_fetches >= kFailuresToEnd) end_by_failure(result);
 }
 
 // "13.0 (API 130001)" would need a table for the releases before 13; the number is what the vendor documents.
@@ -112,48 +172,82 @@ void note_version() noexcept {
   record::put_fact("cupti", text.add(uint64_t{g_api.version}).c_str());
 }
 
-// Recording ended before the job did: give the device and the callbacks their full speed back.
-void stop_session() noexcept {
-  for (CUpti_ActivityKind kind : kKinds) g_api.cuptiActivityDisable(kind);
-  g_api.cuptiEnableDomain(0, g_subscriber, CUPTI_CB_DOMAIN_RUNTIME_API);
-  g_api.cuptiEnableDomain(0, g_subscriber, CUPTI_CB_DOMAIN_DRIVER_API);
-}
-
-bool try_to_start(FindOperation find, State* state) noexcept {
+bool load(State* state) noexcept {
   if (!load_api(&g_api)) {
     state->add(g_api.missing).add(" not found");
     return false;
   }
-  char holder[128] = "";
   // Without a driver, releases up to 13.0 know at least their version; 13.5 not even that.
-  CUptiResult result = g_api.cuptiGetVersion(&g_api.version);
-  if (result == CUPTI_SUCCESS) result = subscribe(holder, sizeof holder);
-  if (result != CUPTI_SUCCESS) {
-    explain_refusal(result, holder, state);
-    return false;
-  }
-  g_epoch = runtime::epoch();
-  prepare_flusher(&g_api, stop_session);
-  on_first_device_work(start_flusher);
-  // Callbacks first: correlation ids exist only while somebody listens.
-  if (!enable_callbacks(g_api, g_subscriber, find) || !set_buffers_up() || !enable_kinds()) {
-    stop_session();
-    g_api.cuptiUnsubscribe(g_subscriber);
-    state->add("CUPTI refuses to trace kernels");
-    return false;
-  }
-  note_version();
-  sample_device_clock();
-  state->add("on");
-  return true;
+  const CUptiResult result = g_api.cuptiGetVersion(&g_api.version);
+  if (result != CUPTI_SUCCESS) explain_refusal(result, "", state);
+  return result == CUPTI_SUCCESS;
+}
+
+uint32_t own_pid() noexcept {
+  return static_cast<uint32_t>(base::sys_getpid());
 }
 
 }  // namespace
 
 void start_session(FindOperation find) noexcept {
   State state;
-  try_to_start(find, &state);
+  if (load(&state)) {
+    const base::FutexGuard guard(g_use, own_pid());
+    g_find = find;
+    g_epoch = runtime::epoch();
+    prepare_delivery(&g_api);
+    prepare_flusher(&g_api);
+    if (others::are_busy(base::monotonic_ns())) {
+      g_phase = Phase::kAway;
+      state.add("held by ").add(others::holder());
+    } else {
+      try_to_start(&state);
+    }
+    if (g_phase == Phase::kActive) note_version();
+  } else {
+    g_phase = Phase::kEnded;
+  }
   record::put_source("cupti", state.c_str());
+  if (g_phase == Phase::kAway) start_waiting();
+}
+
+void tend_session() noexcept {
+  const uint64_t now_ns = base::monotonic_ns();
+  const base::FutexGuard guard(g_use, own_pid());
+  if (g_phase == Phase::kActive) {
+    fetch(0);
+    // Asks the driver, which another tool's records would show: not while we are away.
+    if (g_phase == Phase::kActive) describe_new_devices();
+  } else if (g_phase == Phase::kAway && now_ns >= g_next_try_ns && !others::are_busy(now_ns)) {
+    return_to_cupti(now_ns);
+  }
+}
+
+void end_session(bool is_recording) noexcept {
+  const base::FutexGuard guard(g_use, own_pid());
+  if (g_phase != Phase::kActive) return;
+  if (is_recording) {
+    fetch(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    if (g_phase == Phase::kActive) describe_new_devices();
+  } else {
+    leave_cupti();
+    g_phase = Phase::kEnded;
+  }
+}
+
+void yield_session(const char* holder) noexcept {
+  g_tries = 0;  // the tool is seen, so its end will be
+  g_next_try_ns = 0;
+  if (g_phase != Phase::kActive) return;
+  sample_device_clock();
+  leave_cupti();
+  g_phase = Phase::kAway;
+  State state;
+  record::put_source("cupti", state.add("yielded to ").add(holder).c_str());
+}
+
+bool may_touch_cupti() noexcept {
+  return !g_epoch || runtime::epoch() == g_epoch;
 }
 
 void finish_session(uint32_t limit_ms) noexcept {

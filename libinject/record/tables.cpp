@@ -186,6 +186,7 @@ void put_source(const char* name, const char* state) noexcept {
   fields.process = process_ordinal();
   fields.name = intern(name);
   fields.state = intern(state);
+  fields.ticks = base::ticks();
   put(fields);
 }
 

@@ -37,7 +37,7 @@ TABLES = {
     ),
     b"WORK": ("WorkerInfo", "loader:I worker:I pid:I thread:I"),
     b"LOSS": ("Loss", "process:I thread:I reason:s count:Q"),
-    b"SRCE": ("Source", "process:I name:s state:s"),
+    b"SRCE": ("Source", "process:I name:s state:s ticks:Q"),
     b"FACT": ("Fact", "process:I key:s value:s"),
     b"SAMP": (
         "Sample",

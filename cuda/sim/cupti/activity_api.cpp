@@ -106,8 +106,8 @@ GWSIM_EXPORT CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, uint32_t, 
   return CUPTI_SUCCESS;
 }
 
-// Attributes steer the real library's memory and cost; here they are remembered and given back, but for the
-// promise of zeroed buffers, which is held against what comes.
+// Attributes steer the real library's memory and cost; here they are remembered and given back, and two
+// work: the promise of zeroed buffers, which is held against what comes, and whose buffers threads share.
 namespace {
 
 constexpr auto kThreadBuffers = CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER;
@@ -146,6 +146,7 @@ GWSIM_EXPORT CUptiResult cuptiActivitySetAttribute(CUpti_ActivityAttribute attri
   std::memcpy(attributes()[attribute].bytes, value, *size_bytes);
   if (attribute == CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER)
     expect_zeroed_buffers(attributes()[attribute].bytes[0]);
+  if (attribute == kThreadBuffers) use_thread_buffers(attributes()[attribute].bytes[0]);
   return CUPTI_SUCCESS;
 }
 GWSIM_EXPORT CUptiResult cuptiActivityGetAttribute(CUpti_ActivityAttribute attribute, size_t* size_bytes,

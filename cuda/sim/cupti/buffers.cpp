@@ -72,6 +72,7 @@ struct Delivery {
   std::atomic<uint32_t> flush_period_ms{0};
   std::atomic<size_t> dropped{0};
   std::atomic<bool> buffers_come_zeroed{false};
+  std::atomic<bool> thread_buffers{cupti_version() >= kCupti13_0};
 };
 
 Delivery& delivery() {
@@ -89,6 +90,8 @@ struct LaneOwner {
 };
 
 Lane& my_lane() {
+  static auto* const shared = new LaneOwner;
+  if (!delivery().thread_buffers) return *shared->lane;
   thread_local LaneOwner t_owner;
   return *t_owner.lane;
 }
@@ -299,6 +302,10 @@ void set_flush_period_ms(uint32_t period_ms) {
 
 size_t take_dropped_count() {
   return delivery().dropped.exchange(0);
+}
+
+void use_thread_buffers(bool on) {
+  delivery().thread_buffers = on;
 }
 
 void expect_zeroed_buffers(bool on) {

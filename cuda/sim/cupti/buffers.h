@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Activity records on their way to the client.
 //
-// Each thread keeps its records back until the device has passed them, and asks the client for buffers on
-// that thread as room runs out. Records reach a buffer when they are complete, in no particular order. A full
-// buffer is handed over by the worker thread; a flush hands over what is complete, a forced flush everything:
-// what the device has not finished then comes with start and end 0.
-// When the client gives no buffer the record is dropped and counted. Thread-safe; the client is never called
-// under a lock.
+// Each thread (or, where the client wants that, all together) keeps its records back until the device has
+// passed them, and asks the client for buffers on that thread as room runs out. Records reach a buffer when
+// they are complete, in no particular order. A full buffer is handed over by the worker thread; a flush hands
+// over what is complete, a forced flush everything: what the device has not finished then comes with start
+// and end 0. When the client gives no buffer the record is dropped and counted. Thread-safe; the client is
+// never called under a lock.
 #pragma once
 
 #include <cupti.h>
@@ -35,6 +35,9 @@ void flush_records(bool forced);
 void set_flush_period_ms(uint32_t period_ms);
 
 size_t take_dropped_count();
+
+// Whether each thread fills buffers of its own: the default from 13.0 on.
+void use_thread_buffers(bool on);
 
 // The client promised that its buffers come zeroed; else they are zeroed here, as the library does.
 void expect_zeroed_buffers(bool on);

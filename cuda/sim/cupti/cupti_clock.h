@@ -12,7 +12,6 @@ namespace gpuwatch::sim {
 // CLOCK_MONOTONIC ns to CUPTI ns.
 uint64_t cupti_time(Ns monotonic_ns);
 
-// Null goes back to the default clock.
 void use_client_clock(uint64_t (*clock)());
 
 }  // namespace gpuwatch::sim
