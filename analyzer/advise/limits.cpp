@@ -151,6 +151,20 @@ std::vector<std::string> limits(const model::Run& run, const std::vector<RankAtt
   if (run.kernels_total > run.kernels_matched)
     result.push_back(fmt::format("{} of {} kernels have no known launch.",
                                  run.kernels_total - run.kernels_matched, run.kernels_total));
+  if (run.launches_without_record > 0)
+    result.push_back(
+        fmt::format("{} launches have no device record: lost, or not delivered when the job ended.",
+                    run.launches_without_record));
+  if (run.device_clock_steps > 0)
+    result.push_back(
+        fmt::format("The machine's clock was set {} times while device times were taken: what ran at that "
+                    "moment is misplaced.",
+                    run.device_clock_steps));
+  if (run.device_units_per_ns != 1)
+    result.push_back(
+        fmt::format("Another tool replaced the clock of device records by one of {:.3f} units a "
+                    "nanosecond; times are converted.",
+                    run.device_units_per_ns));
   return result;
 }
 

@@ -64,6 +64,20 @@ class StepFilter {
   size_t next_ = 0;
 };
 
+// Whether nobody told us what the device did in part of a span; spans must be asked for in time order.
+class Unobserved {
+ public:
+  explicit Unobserved(const std::vector<Interval>& gaps) : gaps_(gaps) {}
+  bool touches(Interval span) {
+    while (next_ < gaps_.size() && gaps_[next_].end <= span.begin) ++next_;
+    return next_ < gaps_.size() && gaps_[next_].begin < span.end;
+  }
+
+ private:
+  const std::vector<Interval>& gaps_;
+  size_t next_ = 0;
+};
+
 Cause busy_cause(const DeviceSegment& segment, const DeviceOp& op) {
   return {segment.category, op.launch_thread, op.launch_call, op.stream};
 }
@@ -83,11 +97,15 @@ std::vector<Slice> device_slices(const ProcessView& view, const Device& device, 
   window.end = std::max(window.end, operations.back().end);
   Tiling tiling(window.begin);
   StepFilter recorded(row.steps);
+  Unobserved unobserved(view.process().unobserved);
   for (const DeviceSegment& segment : sweep(operations, view.run().kernels, window)) {
     if (!segment.idle) {
       tiling.fill(segment.end, merged(busy_cause(segment, operations[segment.operation])));
     } else if (!recorded.touches({segment.begin, segment.end})) {
       tiling.fill(segment.end, {Category::Unknown});
+    } else if (unobserved.touches({segment.begin, segment.end})) {
+      // Whole: what ran when a gap began or ended has no record either.
+      tiling.fill(segment.end, {Category::DeviceUnobserved});
     } else {
       const DeviceOp* next = segment.operation == kNone ? nullptr : &operations[segment.operation];
       const DeviceOp* previous = segment.previous == kNone ? nullptr : &operations[segment.previous];

@@ -148,6 +148,8 @@ DeviceClock Builder::device_clock(const ProcessTables& tables) {
   DeviceClock clock(tables.device_clock);
   if (!clock.empty()) {
     run_.clock_error_ns = std::max(run_.clock_error_ns, clock.residual_ns());
+    run_.device_clock_steps += clock.steps();
+    if (clock.units_per_ns() != 1) run_.device_units_per_ns = clock.units_per_ns();
     return clock;
   }
   // CUPTI's clock is CLOCK_REALTIME unless told otherwise.
@@ -182,7 +184,9 @@ void Builder::decode(File& file) {
     run_.events +=
         decode_records({*file.trace, run_.operations, file.tables, tables, clock, device}, own, process);
     note_extent(process);
+    find_device_gaps(tables.cupti_changes, clock, process);
     const auto count = match_launches(process);
+    run_.launches_without_record += launches_without_record(run_, process);
     run_.kernels_total += count.kernels;
     run_.kernels_matched += count.matched;
   }

@@ -2,6 +2,7 @@
 #include "analyzer/model/clock.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
 namespace gpuwatch::model {
@@ -124,25 +125,70 @@ Ns LinearClock::map(uint64_t from, Cursor& cursor) const {
   return clamped(segments_[i].to + scaled(from - segments_[i].from, segments_[i].rate));
 }
 
+namespace {
+
+// From a sample to the next one.
+struct Stretch {
+  double units_per_ns = 1;
+  bool is_step = false;
+  bool is_foreign = false;
+};
+
+bool is_rate(double rate, double expected, Ns host_ns) {
+  const double slack = double(kStepNs) / double(std::max<Ns>(host_ns, 1)) + kStepRate;
+  return std::abs(rate - expected) <= slack * std::max(1.0, expected);
+}
+
+// A stretch at CUPTI's own rate is no step. One at another rate is none if a neighbour confirms the rate:
+// then the clock is somebody else's counter.
+std::vector<Stretch> stretches_of(const std::vector<ClockPoint>& points) {
+  std::vector<Stretch> stretches;
+  const auto host_ns = [&](size_t i) { return points[i + 1].to - points[i].to; };
+  for (size_t i = 0; i + 1 < points.size(); ++i) {
+    const double device = static_cast<double>(points[i + 1].from) - static_cast<double>(points[i].from);
+    stretches.push_back({device / double(std::max<Ns>(host_ns(i), 1))});
+  }
+  for (size_t i = 0; i < stretches.size(); ++i) {
+    const double rate = stretches[i].units_per_ns;
+    const auto confirms = [&](size_t other) {
+      return other < stretches.size() && rate > 0 &&
+             is_rate(stretches[other].units_per_ns, rate, std::min(host_ns(i), host_ns(other)));
+    };
+    if (is_rate(rate, 1, host_ns(i))) continue;
+    stretches[i].is_foreign = confirms(i + 1) || (i > 0 && confirms(i - 1));
+    stretches[i].is_step = !stretches[i].is_foreign;
+  }
+  return stretches;
+}
+
+uint64_t in_units(Ns ns, double units_per_ns) {
+  return static_cast<uint64_t>(std::clamp(double(ns) * units_per_ns, 0.0, double(kFarNs)));
+}
+
+}  // namespace
+
 DeviceClock::DeviceClock(std::vector<ClockPoint> points) {
   std::stable_sort(points.begin(), points.end(),
                    [](const ClockPoint& a, const ClockPoint& b) { return a.to < b.to; });
-  std::vector<ClockPoint> epoch;
-  const auto finish = [&] {
-    if (epoch.empty()) return;
-    epochs_.push_back({epoch.front().from, epoch.back().from, LinearClock(epoch)});
-    epoch.clear();
-  };
-  for (const auto& point : points) {
-    if (!epoch.empty()) {
-      const Ns host = point.to - epoch.back().to;
-      const auto device = static_cast<double>(point.from) - static_cast<double>(epoch.back().from);
-      const double drift = device > double(host) ? device - double(host) : double(host) - device;
-      if (drift > double(kStepNs) + kStepRate * double(host)) finish();
+  const std::vector<Stretch> stretches = stretches_of(points);
+  for (size_t first = 0; first < points.size();) {
+    size_t last = first;
+    double units_per_ns = 1;
+    while (last + 1 < points.size() && !stretches[last].is_step) {
+      if (stretches[last].is_foreign) units_per_ns = stretches[last].units_per_ns;
+      ++last;
     }
-    epoch.push_back(point);
+    if (units_per_ns != 1) units_per_ns_ = units_per_ns;
+    Epoch epoch;
+    epoch.first = points[first].from;
+    epoch.last = points[last].from;
+    if (first > 0) epoch.before = in_units(points[first].to - points[first - 1].to, units_per_ns);
+    if (last + 1 < points.size()) epoch.after = in_units(points[last + 1].to - points[last].to, units_per_ns);
+    epoch.clock = LinearClock(
+        {points.begin() + static_cast<ptrdiff_t>(first), points.begin() + static_cast<ptrdiff_t>(last) + 1});
+    epochs_.push_back(std::move(epoch));
+    first = last + 1;
   }
-  finish();
 }
 
 Ns DeviceClock::residual_ns() const {
@@ -151,29 +197,47 @@ Ns DeviceClock::residual_ns() const {
   return worst;
 }
 
-bool DeviceClock::holds(size_t epoch, uint64_t device_ns) const {
-  return device_ns >= epochs_[epoch].first && device_ns <= epochs_[epoch].last;
+// Where no epoch holds it: the one whose samples are nearest. Between two epochs the step's moment is not
+// known, and the nearer sample is the better witness.
+size_t DeviceClock::nearest(uint64_t device_ns) const {
+  size_t chosen = 0;
+  uint64_t nearest = std::numeric_limits<uint64_t>::max();
+  for (size_t i = 0; i < epochs_.size(); ++i) {
+    const uint64_t distance = device_ns < epochs_[i].first  ? epochs_[i].first - device_ns
+                              : device_ns > epochs_[i].last ? device_ns - epochs_[i].last
+                                                            : 0;
+    if (distance < nearest) {
+      nearest = distance;
+      chosen = i;
+    }
+  }
+  return chosen;
 }
 
 Ns DeviceClock::map(uint64_t device_ns, Cursor& cursor) const {
   if (epochs_.empty()) return static_cast<Ns>(std::min<uint64_t>(device_ns, kFarNs));
   size_t chosen = std::min(cursor.epoch, epochs_.size() - 1);
-  if (epochs_.size() > 1 && !holds(chosen, device_ns)) {
-    // The epoch that holds it, else the one whose samples are nearest: between two epochs the step's moment
-    // is not known, and the nearer sample is the better witness.
-    uint64_t nearest = std::numeric_limits<uint64_t>::max();
-    for (size_t i = 0; i < epochs_.size(); ++i) {
-      const uint64_t distance = device_ns < epochs_[i].first  ? epochs_[i].first - device_ns
-                                : device_ns > epochs_[i].last ? device_ns - epochs_[i].last
-                                                              : 0;
-      if (distance < nearest) {
-        nearest = distance;
-        chosen = i;
-      }
-    }
+  const bool is_held = device_ns >= epochs_[chosen].first && device_ns <= epochs_[chosen].last;
+  if (epochs_.size() > 1 && !is_held) {
+    chosen = nearest(device_ns);
     cursor = {chosen, {}};
   }
   return epochs_[chosen].clock.map(device_ns, cursor.linear);
+}
+
+Ns DeviceClock::map_after(uint64_t device_ns, Ns earliest) const {
+  Ns reading = 0;
+  bool found = false;
+  for (const Epoch& epoch : epochs_) {  // in the order of host time
+    const bool too_early = device_ns < epoch.first && epoch.first - device_ns > epoch.before;
+    const bool too_late = device_ns > epoch.last && device_ns - epoch.last > epoch.after;
+    if (too_early || too_late) continue;
+    reading = epoch.clock.map(device_ns);
+    found = true;
+    if (reading >= earliest) return reading;
+  }
+  Cursor cursor;
+  return found ? reading : map(device_ns, cursor);
 }
 
 }  // namespace gpuwatch::model

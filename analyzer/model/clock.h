@@ -70,15 +70,20 @@ class LinearClock {
   Ns residual_ns_ = 0;
 };
 
-// CUPTI's clock follows CLOCK_REALTIME on most systems, which NTP or an administrator may step. Samples are
-// cut into epochs at each step; a time is read in the epoch that holds it.
+// CUPTI's clock follows CLOCK_REALTIME on most systems, which NTP or an administrator may step; another tool
+// in the process may have replaced it by a counter of its own. Samples are cut into epochs at each step;
+// within one, the rate is what the samples say. After a step backwards one device time may have been read
+// twice: such a time has several readings, and only something else (the call that launched the work) tells
+// which it is.
 class DeviceClock {
  public:
   DeviceClock() = default;
-  explicit DeviceClock(std::vector<ClockPoint> points);  // in the order they were taken
+  explicit DeviceClock(std::vector<ClockPoint> points);
 
   bool empty() const { return epochs_.empty(); }
   size_t steps() const { return epochs_.empty() ? 0 : epochs_.size() - 1; }
+  // Device units a nanosecond, of the epoch where that is furthest from one; 1 for CUPTI's own clock.
+  double units_per_ns() const { return units_per_ns_; }
   Ns residual_ns() const;
 
   struct Cursor {
@@ -87,13 +92,18 @@ class DeviceClock {
   };
   Ns map(uint64_t device_ns, Cursor& cursor) const;
 
+  // The first reading that is not before `earliest`, else the last one.
+  Ns map_after(uint64_t device_ns, Ns earliest) const;
+
  private:
   struct Epoch {
-    uint64_t first, last;  // device ns of its samples
+    uint64_t first, last;            // device times of its samples
+    uint64_t before = 0, after = 0;  // device time that it may have gone on beyond them
     LinearClock clock;
   };
-  bool holds(size_t epoch, uint64_t device_ns) const;
+  size_t nearest(uint64_t device_ns) const;
   std::vector<Epoch> epochs_;
+  double units_per_ns_ = 1;
 };
 
 }  // namespace gpuwatch::model

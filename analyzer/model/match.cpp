@@ -66,4 +66,24 @@ MatchCount match_launches(Process& process) {
   return count;
 }
 
+uint64_t launches_without_record(const Run& run, const Process& process) {
+  std::vector<uint32_t> recorded;
+  for (const auto& device : process.devices)
+    for (const auto& op : device.operations) recorded.push_back(op.correlation);
+  if (recorded.empty()) return 0;
+  std::sort(recorded.begin(), recorded.end());
+  uint64_t missing = 0;
+  for (const auto& thread : process.threads) {
+    bool is_capturing = false;
+    for (const auto& call : thread.calls) {
+      if (call.op_class == OpClass::Capture)
+        is_capturing = run.operations[call.operation].name.find("BeginCapture") != std::string::npos;
+      const bool launches = call.op_class == OpClass::Launch || call.op_class == OpClass::GraphLaunch;
+      if (!launches || is_capturing || call.failed() || call.correlation_or_object == 0) continue;
+      missing += !std::binary_search(recorded.begin(), recorded.end(), call.correlation_or_object);
+    }
+  }
+  return missing;
+}
+
 }  // namespace gpuwatch::model

@@ -14,4 +14,8 @@ struct MatchCount {
 // Fills DeviceOp::launch_thread and launch_call for every device of the process.
 MatchCount match_launches(Process& process);
 
+// Launches that CUPTI gave a correlation id and no record: lost, or not yet delivered when the process was
+// killed. Launches into a graph under capture are none.
+uint64_t launches_without_record(const Run& run, const Process& process);
+
 }  // namespace gpuwatch::model

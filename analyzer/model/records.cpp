@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <unordered_map>
+#include <vector>
 
 namespace gpuwatch::model {
 namespace {
@@ -47,6 +49,7 @@ class Decoder {
 
   void begin_thread(uint32_t tid, size_t slots);
   void chunk(const io::ChunkRef& ref);
+  void place_behind_launches();  // when all is decoded, before operations are sorted
   uint64_t records() const { return records_; }
 
  private:
@@ -67,7 +70,16 @@ class Decoder {
   uint16_t stream(uint16_t index);
   Device& device_of(uint16_t stream);
   uint32_t device_index(uint32_t ordinal);
+  // More steps than a clock is ever set are a damaged file's.
+  bool is_stepped() const {
+    return context_.device_clock.steps() > 0 && context_.device_clock.steps() <= kMostSteps;
+  }
 
+  static constexpr size_t kMostSteps = 32;
+  struct RawTimes {
+    uint64_t begin, end;
+  };
+  std::vector<std::vector<RawTimes>> raw_times_;  // of each device's operations, in their order; if stepped
   const RecordContext& context_;
   Process& process_;
   Thread* thread_ = nullptr;
@@ -224,7 +236,37 @@ void Decoder::device(const RawSlot& slot) {
   } else if (slot.kind != RecordKind::GraphRun) {
     op.bytes = slot.flags & trace::kScaledBytes ? uint64_t{slot.b} << 10 : slot.b;
   }
-  device_of(op.stream).operations.push_back(op);
+  Device& device = device_of(op.stream);
+  device.operations.push_back(op);
+  if (!is_stepped()) return;
+  raw_times_.resize(process_.devices.size());
+  raw_times_[static_cast<size_t>(&device - process_.devices.data())].push_back({slot.start, end_of(slot)});
+}
+
+// The same device time may stand for two moments when the clock was set back. No work begins before the call
+// that launched it.
+void Decoder::place_behind_launches() {
+  if (!is_stepped()) return;
+  std::unordered_map<uint32_t, Ns> launched;
+  for (const auto& thread : process_.threads) {
+    for (const auto& call : thread.calls) {
+      if (call.op_class > OpClass::Memset || call.correlation_or_object == 0) continue;
+      const auto [at, is_new] = launched.emplace(call.correlation_or_object, call.begin);
+      if (!is_new) at->second = std::min(at->second, call.begin);
+    }
+  }
+  constexpr Ns kClockErrorNs = 100'000;  // far below any step that makes an epoch of its own ambiguous
+  for (size_t d = 0; d < raw_times_.size(); ++d) {
+    auto& operations = process_.devices[d].operations;
+    for (size_t i = 0; i < raw_times_[d].size(); ++i) {
+      const auto call = launched.find(operations[i].correlation);
+      if (operations[i].correlation == 0 || call == launched.end()) continue;
+      const RawTimes& raw = raw_times_[d][i];
+      operations[i].begin = context_.device_clock.map_after(raw.begin, call->second - kClockErrorNs);
+      const Ns end = context_.device_clock.map_after(raw.end, operations[i].begin);
+      operations[i].end = std::max(operations[i].begin, end);
+    }
+  }
 }
 
 void Decoder::open_calls(const trace::OpenCalls& open) {
@@ -282,6 +324,7 @@ uint64_t decode_records(const RecordContext& context, std::span<const io::ChunkR
     std::stable_sort(thread.stacks.begin(), thread.stacks.end(),
                      [](const StackAt& a, const StackAt& b) { return a.begin < b.begin; });
   }
+  decoder.place_behind_launches();
   for (auto& device : process.devices) {
     const auto earlier = [](const DeviceOp& a, const DeviceOp& b) {
       return a.begin != b.begin ? a.begin < b.begin : a.end < b.end;

@@ -275,6 +275,7 @@ struct Process {
   std::map<std::string, std::string> sources;  // "cuda" -> "on"
   std::map<std::string, std::string> facts;    // "torch" -> "2.13.0+cpu"
   std::map<std::string, uint64_t> losses;      // reason -> records
+  std::vector<Interval> unobserved;            // in time order: when nobody told us what the devices did
   uint32_t training_thread = kNone;            // where the optimizer steps, else who consumes or launches
   uint32_t worker_of = kNone;                  // index into Run::processes of the process it loads data for
   bool is_rank() const { return worker_of == kNone && training_thread != kNone; }
@@ -290,6 +291,9 @@ struct Run {
   uint64_t events = 0;
   uint64_t bytes = 0;
   uint64_t kernels_total = 0, kernels_matched = 0;
+  uint64_t launches_without_record = 0;  // made while CUPTI was ours, and no device record came
+  size_t device_clock_steps = 0;
+  double device_units_per_ns = 1;    // not 1: device times were another tool's
   Ns clock_error_ns = 0;             // worst residual between device and host clocks, 0 without a device
   std::vector<std::string> damage;   // one sentence for each thing in the files that could not be read
   std::vector<std::string> stopped;  // one sentence for each file whose recording stopped early

@@ -92,7 +92,11 @@ class TableVisitor {
   void operator()(const trace::LoaderInfo& t);
   void operator()(const trace::WorkerInfo& t) { workers_.push_back({t.loader(), t.worker(), t.pid()}); }
   void operator()(const trace::Loss& t) { process(t.process()).losses[text(t.reason())] += t.count(); }
-  void operator()(const trace::Source& t) { process(t.process()).sources[text(t.name())] = text(t.state()); }
+  void operator()(const trace::Source& t) {
+    const std::string name = text(t.name()), state = text(t.state());
+    process(t.process()).sources[name] = state;
+    if (name == "cupti" && t.ticks() != 0) of(t.process()).cupti_changes.push_back({t.ticks(), state});
+  }
   void operator()(const trace::Fact& t) { process(t.process()).facts[text(t.key())] = text(t.value()); }
   void operator()(const trace::Sample& t);
   void operator()(const trace::ProcessEnd& t);

@@ -12,6 +12,7 @@
 
 #include "analyzer/io/trace_file.h"
 #include "analyzer/model/clock.h"
+#include "analyzer/model/device_gaps.h"
 #include "analyzer/model/run.h"
 
 namespace gpuwatch::model {
@@ -31,6 +32,7 @@ struct ProcessTables {
   uint64_t end_ticks = 0;  // 0: no ProcessEnd
   std::vector<ClockPoint> host_clock;
   std::vector<ClockPoint> device_clock;
+  std::vector<SourceChange> cupti_changes;
   Ns realtime_offset = 0;                     // CLOCK_REALTIME minus CLOCK_MONOTONIC at its last sample
   std::vector<uint64_t> sample_ticks;         // of Process::samples
   std::vector<uint64_t> device_sample_ticks;  // of Process::device_samples

@@ -158,7 +158,8 @@ double own_cost_share(const Report& report) {
 }
 
 double matched_share(const model::Run& run) {
-  return run.kernels_total > 0 ? double(run.kernels_matched) / double(run.kernels_total) : 1;
+  const uint64_t expected = run.kernels_total + run.launches_without_record;
+  return expected > 0 ? double(run.kernels_matched) / double(expected) : 1;
 }
 
 }  // namespace gpuwatch::report

@@ -37,6 +37,7 @@ std::vector<std::string> open_call_words(const model::Run& run, const model::Pro
 double duration_s(const model::Run& run);
 double recorded_share(const Report& report);  // of the steps
 double own_cost_share(const Report& report);  // estimated
-double matched_share(const model::Run& run);  // of the kernels; 1 without any
+double matched_share(
+    const model::Run& run);  // of kernels and launches, those that have each other; 1 without any
 
 }  // namespace gpuwatch::report

@@ -117,6 +117,7 @@ Json coverage(const Report& report) {
   result["sources"] = sources;
   result["launches_matched_share"] =
       report.run.kernels_total ? Json(matched_share(report.run)) : Json(nullptr);
+  result["launches_without_record"] = report.run.launches_without_record;
   return result;
 }
 

@@ -6,6 +6,7 @@
 //   holder   subscribes to CUPTI itself before it uses CUDA
 //   fork     forks while the session is up; the child uses its CUDA functions (they may fail) and exits
 //   use      ten memsets and a synchronisation
+//   flood    more operations behind one another than there is room for records of
 //   quick    as use; leaves by _exit with finished work that nobody has fetched
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -14,6 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -82,6 +84,23 @@ void use_device() {
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
+// The device is held until all are enqueued, so that no record is complete and no buffer comes back.
+void flood() {
+  constexpr int kOperations = 230'000;
+  static std::atomic<bool> enqueued{false};
+  void* memory = allocate(4096);
+  require(cudaLaunchHostFunc(
+              nullptr,
+              [](void*) {
+                while (!enqueued) usleep(1000);
+              },
+              nullptr),
+          "cudaLaunchHostFunc");
+  for (int i = 0; i < kOperations; ++i) require(cudaMemsetAsync(memory, 0, 64, nullptr), "cudaMemsetAsync");
+  enqueued = true;
+  require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+}
+
 void forking() {
   use_device();
   const pid_t child = fork();
@@ -109,10 +128,12 @@ int main(int argc, char** argv) {
     forking();
   } else if (!std::strcmp(mode, "use")) {
     use_device();
+  } else if (!std::strcmp(mode, "flood")) {
+    flood();
   } else if (!std::strcmp(mode, "quick")) {
     use_device();
     _exit(7);
   } else {
-    fail("around, holder, fork, use or quick");
+    fail("around, holder, fork, use, flood or quick");
   }
 }

@@ -121,6 +121,56 @@ TEST(DeviceClock, SurvivesAStepInEitherDirection) {
   }
 }
 
+TEST(DeviceClock, ReadsATimeThatCameTwiceByWhatLaunchedIt) {
+  const Ns realtime = 1'700'000'000 * kSecond;
+  const auto device = [&](Ns t) {
+    return static_cast<uint64_t>(realtime + t - (t >= 5'300'000'000 ? 2 * kSecond : 0));
+  };
+  std::vector<ClockPoint> points;
+  for (Ns t = 0; t <= 10 * kSecond; t += kSecond / 2) points.push_back({device(t), t, 50});
+  const DeviceClock clock(points);
+  ASSERT_EQ(clock.steps(), 1u);
+  ASSERT_EQ(device(4'000'000'000), device(6'000'000'000));
+  for (Ns t = 1; t < 10 * kSecond; t += 77'777'777) {
+    // Launched up to a second before it began.
+    ASSERT_NEAR(clock.map_after(device(t), t - 900'000'000), t, 5) << t;
+  }
+}
+
+TEST(DeviceClock, KnowsAnotherToolsCounter) {
+  const Ns realtime = 1'700'000'000 * kSecond;
+  // The counter is registered at second 4, in 2.995 units a nanosecond.
+  const auto device = [&](Ns t) {
+    return t < 4 * kSecond ? static_cast<uint64_t>(realtime + t) : ticks_at(t);
+  };
+  std::vector<ClockPoint> points;
+  for (Ns t = 0; t <= 10 * kSecond; t += kSecond / 2) points.push_back({device(t), t, 50});
+  const DeviceClock clock(points);
+  EXPECT_EQ(clock.steps(), 1u);
+  EXPECT_NEAR(clock.units_per_ns(), 2.995, 1e-4);
+  DeviceClock::Cursor cursor;
+  for (Ns t = 0; t < 10 * kSecond; t += 77'777'777) {
+    if (t > 3'500'000'000 && t < 4 * kSecond) continue;  // between two samples, before the change
+    ASSERT_NEAR(clock.map(device(t), cursor), t, 5) << t;
+  }
+}
+
+TEST(DeviceClock, HostileSamplesDoNoHarm) {
+  std::mt19937_64 random(7);
+  for (int round = 0; round < 300; ++round) {
+    std::vector<ClockPoint> points(random() % 12);
+    for (auto& p : points)
+      p = {random() >> (random() % 64), static_cast<Ns>(random() >> (random() % 64)) % kFarNs, 10};
+    const DeviceClock clock(points);
+    DeviceClock::Cursor cursor;
+    for (int i = 0; i < 20; ++i) {
+      const uint64_t t = random() >> (random() % 64);
+      ASSERT_LE(std::abs(clock.map(t, cursor)), kFarNs);
+      ASSERT_LE(std::abs(clock.map_after(t, static_cast<Ns>(random() % kSecond))), kFarNs);
+    }
+  }
+}
+
 class ClockRunTest : public test::RunTest {};
 
 TEST_F(ClockRunTest, ProcessesOfAHostShareOneClock) {
