@@ -15,7 +15,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -84,20 +83,14 @@ void use_device() {
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
-// The device is held until all are enqueued, so that no record is complete and no buffer comes back.
+// The first operation keeps the device for seconds, so that no record behind it is complete and no buffer
+// comes back.
 void flood() {
   constexpr int kOperations = 230'000;
-  static std::atomic<bool> enqueued{false};
-  void* memory = allocate(4096);
-  require(cudaLaunchHostFunc(
-              nullptr,
-              [](void*) {
-                while (!enqueued) usleep(1000);
-              },
-              nullptr),
-          "cudaLaunchHostFunc");
-  for (int i = 0; i < kOperations; ++i) require(cudaMemsetAsync(memory, 0, 64, nullptr), "cudaMemsetAsync");
-  enqueued = true;
+  constexpr size_t kSlowBytes = 8 << 20;
+  void* memory = allocate(kSlowBytes);
+  require(cudaMemsetAsync(memory, 0, kSlowBytes, nullptr), "cudaMemsetAsync");
+  for (int i = 1; i < kOperations; ++i) require(cudaMemsetAsync(memory, 0, 1, nullptr), "cudaMemsetAsync");
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 

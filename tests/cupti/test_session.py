@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The CUPTI session against the simulated device's own log: every operation, its times, its call."""
 
+import json
 import os
 import signal
 import subprocess
@@ -138,7 +139,7 @@ def test_a_quick_exit_fetches_what_is_finished(on_device, guest):
     assert [op.correlation for op in trace.of_kind("memset")] == sorted(calls)
 
 
-def test_a_killed_job_keeps_what_was_fetched(injected_environment, sim_lib, workloads, run_dir, tmp_path):
+def test_a_killed_job_keeps_what_was_fetched(injected_environment, sim_lib, workloads, gpuwatch, run_dir, tmp_path):
     truth = tmp_path / "truth.jsonl"
     environment = {**injected_environment, "LD_LIBRARY_PATH": str(sim_lib), "GWSIM_TRUTH": str(truth)}
     job = subprocess.Popen([workloads / "sync_each_step", "--steps", "100000"], env=environment, stdout=subprocess.DEVNULL)
@@ -163,3 +164,9 @@ def test_a_killed_job_keeps_what_was_fetched(injected_environment, sim_lib, work
     kept = {op.correlation for op in trace.of_kind("kernel")}
     launched = {call.a for call in trace.calls if "Launch" in call.name and call.end_ns < fetches[-3]}
     assert launched and launched <= kept
+    # What is missing is said: launches that got a correlation id and no record.
+    done = subprocess.run([gpuwatch, "analyze", run_dir, "--json"], capture_output=True, text=True, check=True)
+    report = json.loads(done.stdout)
+    missing = {call.a for call in trace.calls if "Launch" in call.name and call.a} - kept
+    assert report["coverage"]["launches_without_record"] == len(missing)
+    assert any("have no device record" in sentence for sentence in report["limits"]) == bool(missing)

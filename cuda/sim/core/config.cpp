@@ -70,6 +70,7 @@ const std::map<std::string, Key>& keys() {
       {"cupti_step_at_ms", {[](Config& c, double ms) { c.cupti_step_at_ns = static_cast<Ns>(ms * 1e6); }, 0}},
       {"cupti_api_version", {count(&Config::cupti_api_version), 18}},
       {"cupti_fail_after", {count(&Config::cupti_fail_after), 0}},
+      {"cupti_fail_at_ms", {[](Config& c, double ms) { c.cupti_fail_at_ns = static_cast<Ns>(ms * 1e6); }, 0}},
       {"cupti_fail_code", {count(&Config::cupti_fail_code), 1}},
       {"cupti_names_expire", {count(&Config::cupti_names_expire), 0}},
       {"sm_clock_mhz", {count(&Config::sm_clock_mhz), 0}},

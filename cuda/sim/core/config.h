@@ -54,6 +54,7 @@ struct Config {
   Ns cupti_worker_period_ns = 10'000'000;  // how often full buffers are looked at
   int cupti_api_version = 0;               // of the release that is played; 0: of the headers
   int cupti_fail_after = -1;               // calls that succeed before all fail; -1: none fails
+  Ns cupti_fail_at_ns = -1;                // or so long after the library was loaded; -1: never
   int cupti_fail_code = 999;               // what failing calls return
   int cupti_names_expire = 0;              // kernel names are gone when the buffer's callback returns
 

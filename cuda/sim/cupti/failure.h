@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A CUPTI that gives up: after `cupti_fail_after` calls every further one returns `cupti_fail_code` and does
-// nothing. Counted are the functions that set something up, change or flush it. Any thread.
+// A CUPTI that gives up: after `cupti_fail_after` calls, or `cupti_fail_at_ms` after loading, every further
+// one returns `cupti_fail_code` and does nothing. Counted are the functions that set something up, change or
+// flush it. Any thread.
 #pragma once
 
 #include <cupti.h>
