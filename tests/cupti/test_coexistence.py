@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Another profiler beside gpuwatch: it gets what it gets without us, and our trace says when and why there is a gap."""
 
+import json
 import subprocess
 from collections import Counter
 
@@ -77,7 +78,7 @@ def test_the_profiler_gets_what_it_gets_without_us(profiled, way, release):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_recording_goes_on_afterwards(profiled, run_dir, tmp_path, way):
+def test_recording_goes_on_afterwards(profiled, gpuwatch, run_dir, tmp_path, way):
     outcome, got = profiled(way, 2500, 2500)
     assert outcome == (0, "done\n", "")
     assert not [line for line in got if line[0] == "error"]
@@ -100,6 +101,16 @@ def test_recording_goes_on_afterwards(profiled, run_dir, tmp_path, way):
     # In each of the two gaps the profiler had its steps.
     profiled_ids = {int(line[1]) for line in got if line[0] == "kernel"}
     assert not profiled_ids & {op.correlation for op in seen}
+    # The report says who had CUPTI, and claims nothing of the device for that time.
+    done = subprocess.run([gpuwatch, "analyze", run_dir, "--json"], capture_output=True, text=True, check=True)
+    report = json.loads(done.stdout)
+    said = report["coverage"]["sources"]["cupti"]
+    assert said.startswith("yielded ") and said.endswith(f" s to {holder}")
+    assert any(said in sentence for sentence in report["limits"])
+    (rank,) = report["ranks"]
+    hidden_s = sum(row["seconds"] for row in rank["attribution"] if row["category"] == "device.unobserved")
+    assert hidden_s > 0
+    assert report["coverage"]["launches_without_record"] == len(missing)
 
 
 def test_held_from_the_start(profiled, workloads, build, sim_lib, injected_environment, run_dir, tmp_path):
