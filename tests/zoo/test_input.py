@@ -95,7 +95,7 @@ CASES = [
     # One text in eight is long, so that nearly every batch has one. The same texts in the order of their length have
     # next to no padding; nor have texts that are all long.
     Case(
-        "padding-waste", TEXTS, together=True, has=[], neighbour=["--by-length"],
+        "padding-waste", TEXTS, together=True, has=[], neighbour=["--by-length", "--element-us", 120],
         fix={"setting": "batch_sampler", "value": "by length"}, location="loader = DataLoader(", gain="ceiling", name="uneven",
     ),
     Case(

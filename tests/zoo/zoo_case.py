@@ -58,7 +58,6 @@ class Case:
     storage: dict = None  # how slow they are: arguments of SlowFiles (tests/storage/slow.py); None: as they come
     neighbour_storage: dict = None
     applied_storage: dict = None
-    crowded: bool = False  # the job with the cause shares the CPUs with others of the machine, as they come
     together: bool = False  # the program sleeps more than it computes: all of the case's runs at once, under the same load
     name: str = ""  # where one cause has several cases
 
@@ -116,9 +115,9 @@ class Zoo:
         self.counting, self.count = threading.Lock(), 0
         self.first = FIRST if can_run([*FIRST, "true"]) else ()
 
-    def run(self, program, arguments, env=None, prefix=(), files=(), storage=None, crowded=False):
+    def run(self, program, arguments, env=None, prefix=(), files=(), storage=None):
         env = dict(env or {})
-        key = repr((program, arguments, env, prefix, files, storage, crowded))
+        key = repr((program, arguments, env, prefix, files, storage))
         if key not in self.remembered:
             with self.counting:
                 self.count += 1
@@ -127,7 +126,7 @@ class Zoo:
             if storage:
                 env.update(SlowFiles(self.build, self.made(files), **storage).environment(self.libgpuwatch))
             env["GPUWATCH_OUT"] = out
-            prefix = (*(() if crowded else self.first), *prefix)
+            prefix = (*self.first, *prefix)
             injected = self.inject([*prefix, *self.start_of(program, env), *words], env=env)
             self.remembered[key] = Job(injected, [program, *words, files or "", storage or ""])
         return self.remembered[key]
@@ -158,7 +157,7 @@ class Zoo:
         """Arguments of run(): with the cause, without it, and with the fix."""
         env = case.env if case.neighbour_env is None else case.neighbour_env
         files = case.files if case.neighbour_files is None else case.neighbour_files
-        runs = [(case.program, case.has, case.env, case.prefix, case.files, case.storage, case.crowded)]
+        runs = [(case.program, case.has, case.env, case.prefix, case.files, case.storage)]
         prefix = case.prefix if case.neighbour_prefix is None else case.neighbour_prefix
         program = case.neighbour_program or case.program
         runs.append((program, case.neighbour, env, prefix, files, case.neighbour_storage))
