@@ -154,9 +154,9 @@ GW_COLD void prepare_native_stacks() noexcept {
   const bool has_python = dlsym && dlsym(RTLD_DEFAULT, "Py_IsInitialized");
   if (has_python || g_has_native_stacks.load(std::memory_order_relaxed)) return;
   const record::Quiet quiet;
-  const bool is_loaded = unwind::load_unwinder();
-  record::put_source("stacks", is_loaded ? "on" : "off: no Python, and libunwind.so.8 is not installed");
-  if (!is_loaded) return;
+  const bool is_found = unwind::find_unwinder();
+  record::put_source("stacks", is_found ? "on" : "off: no Python, and no libgcc_s in this process");
+  if (!is_found) return;
   g_has_native_stacks.store(true, std::memory_order_relaxed);
   g_stall_ticks.store(base::ticks_of_ns(kStallNs), std::memory_order_release);
 }

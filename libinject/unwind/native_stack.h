@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calling thread's own native stack, for programs without Python: libunwind's, from the frames' own
-// unwind tables, so that it needs no frame pointers. libunwind is opened where the machine has it
-// (libunwind.so.8; the names _Unwind_* in it stay out of the job's scope) and is never required. Nothing is
-// freed under a walk: the thread walks the frames that it stands in, and libunwind checks an address that it
-// had to guess.
+// The calling thread's own native stack, for programs without Python: from the frames' unwind tables, so that
+// it needs no frame pointers. The unwinder is the one that throws the process's exceptions (libgcc_s, which
+// every C++ program has loaded); nothing is loaded for it. Not libunwind: it keeps a pipe to check addresses
+// with, and writes to its descriptors, which a job that closes what it does not know may have given to a file
+// of its own; other preloaded libraries see its reads (seen). Nothing is freed under a walk: the thread walks
+// the frames that it stands in, and the walk ends at a frame without a table.
 //
-// Thread safety: load_unwinder() once, the
-// others any. Signal safety: none. No allocation from the job's heap. Errors: false, and no stack.
+// Thread safety: find_unwinder() once, the others any. Signal safety: none. No allocation (but libgcc's own,
+// once, where a JIT compiler has registered frames). Errors: false, and no stack.
 #pragma once
 
 #include <cstdint>
@@ -18,12 +19,12 @@ namespace gpuwatch::unwind {
 struct NativeStack {
   static constexpr int kMaxFrames = 32;
   int count = 0;
-  void* addresses[kMaxFrames];  // return addresses, innermost first; the first few are this library's own
+  uint64_t addresses[kMaxFrames];  // return addresses, innermost first; the first few are this library's own
   uint64_t hash = 0;
 };
 
-// From a place where a library may be opened. False if there is none, or none that has what is needed.
-bool load_unwinder() noexcept;
+// False if this process has none.
+bool find_unwinder() noexcept;
 
 bool capture(NativeStack& to) noexcept;
 
