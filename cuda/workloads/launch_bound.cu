@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stall: a network of many small operations, each launched on its own: the device finishes a kernel before
 // the host has launched the next one. Between launches the host does what a framework's dispatcher does.
+// `--graph` is the remedy: the operations are captured once and launched as one graph.
 #include <cstdint>
 
 #include "model.cuh"
@@ -26,8 +27,19 @@ static uint64_t dispatch(uint64_t key, double us) {
   return key;
 }
 
+static cudaGraphExec_t capture(float* x, int elements, int operations, cudaStream_t stream) {
+  cudaGraph_t graph;
+  cudaGraphExec_t instance;
+  CHECK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+  for (int i = 0; i < operations; ++i) pointwise_5us<<<elements / 256, 256, 0, stream>>>(x, 1.0f, elements);
+  CHECK(cudaStreamEndCapture(stream, &graph));
+  CHECK(cudaGraphInstantiate(&instance, graph, 0));
+  CHECK(cudaGraphDestroy(graph));
+  return instance;
+}
+
 int main(int argc, char** argv) {
-  const Options o(argc, argv, {{"steps", 50}, {"operations", 400}, {"dispatch-us", 5}});
+  const Options o(argc, argv, {{"steps", 50}, {"operations", 400}, {"dispatch-us", 5}, {"graph", 0}});
   constexpr int kElements = 1 << 14;
   float* x = nullptr;
   cudaStream_t stream;
@@ -36,10 +48,12 @@ int main(int argc, char** argv) {
   CHECK(cudaStreamCreate(&stream));
   for (cudaEvent_t& event : done) CHECK(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   uint64_t key = 1;
+  cudaGraphExec_t graph = o.on("graph") ? capture(x, kElements, o.integer("operations"), stream) : nullptr;
   for (long step = 0; step < o.integer("steps"); ++step) {
     phase_log::Scope phase("step", step);
     if (step >= 2) CHECK(cudaEventSynchronize(done[step % 2]));
-    for (int i = 0; i < o.integer("operations"); ++i) {
+    if (graph) CHECK(cudaGraphLaunch(graph, stream));
+    for (int i = 0; !graph && i < o.integer("operations"); ++i) {
       key = dispatch(key, o.number("dispatch-us"));
       pointwise_5us<<<kElements / 256, 256, 0, stream>>>(x, static_cast<float>(key & 1), kElements);
     }
@@ -47,8 +61,12 @@ int main(int argc, char** argv) {
     CHECK(cudaGetLastError());
     CHECK(cudaEventRecord(done[step % 2], stream));
   }
-  CHECK(cudaDeviceSynchronize());
+  {
+    phase_log::Scope phase("drain", o.integer("steps"));
+    CHECK(cudaDeviceSynchronize());
+  }
   std::printf("key %llu\n", static_cast<unsigned long long>(key));
+  if (graph) CHECK(cudaGraphExecDestroy(graph));
   for (cudaEvent_t event : done) CHECK(cudaEventDestroy(event));
   CHECK(cudaStreamDestroy(stream));
   CHECK(cudaFree(x));

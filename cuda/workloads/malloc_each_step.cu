@@ -30,7 +30,10 @@ int main(int argc, char** argv) {
     phase_log::Scope release("release", step);
     for (int i = 0; i < workspaces; ++i) CHECK(cudaFree(workspace[i]));
   }
-  CHECK(cudaDeviceSynchronize());
+  {
+    phase_log::Scope phase("drain", o.integer("steps"));
+    CHECK(cudaDeviceSynchronize());
+  }
   CHECK(cudaStreamDestroy(stream));
   CHECK(cudaFree(input));
 }

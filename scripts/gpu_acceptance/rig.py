@@ -1,0 +1,302 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What all sections of the acceptance run share: where the build is, how a job is run with and without gpuwatch, how
+figures are stated. Standard library only.
+"""
+
+import ctypes
+import importlib.util
+import json
+import math
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("GPUWATCH_BUILD", ROOT / "build/release")).resolve()
+LIBRARY = BUILD / "lib/libgpuwatch.so"
+WORKLOADS = BUILD / "bin/workloads"
+TORCH_JOBS = Path(__file__).resolve().parent / "torch_jobs.py"
+RUNTIME = "libcudart.so.13"  # what the workloads were linked with
+
+sys.path.insert(0, str(ROOT / "tests/python"))
+sys.path.insert(0, str(ROOT / "tests/cupti"))
+
+
+class NotRun(Exception):
+    """This machine cannot answer the question; the text says why."""
+
+
+class Failed(Exception):
+    """The answer is not what was promised, or something broke."""
+
+
+@dataclass
+class Figure:
+    """One measured value. `low` and `high` are its 95 % interval where it has one; `raw` what it was computed from."""
+
+    what: str
+    value: object
+    unit: str = ""
+    low: float | None = None
+    high: float | None = None
+    confidence: float | None = None
+    raw: list = field(default_factory=list)
+
+
+def median_interval(values):
+    """(median, low, high, confidence) without assuming a distribution: the k-th value from each end encloses the
+    median with a probability that the binomial distribution gives; the innermost k that still has 95 % is taken, of fewer
+    than six values the lowest and highest with the confidence that they have."""
+    ordered, n = sorted(values), len(values)
+    k, outside = 0, 0.5**n
+    while k + 1 < n // 2:
+        further = outside + math.comb(n, k + 1) * 0.5**n
+        if 1 - 2 * further < 0.95:
+            break
+        k, outside = k + 1, further
+    return statistics.median(ordered), ordered[k], ordered[n - 1 - k], max(0.0, 1 - 2 * outside)
+
+
+def spread(what, values, unit):
+    median, low, high, confidence = median_interval(values)
+    return Figure(what, median, unit, low, high, confidence, list(values))
+
+
+def expect(holds, sentence):
+    if not holds:
+        raise Failed(sentence)
+
+
+def die_with_parent():
+    """In a child, before exec: a section that is killed takes what it started along."""
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+
+
+@dataclass
+class Recording:
+    """A job that ran under gpuwatch: its report, its traces, its own phases and output."""
+
+    directory: Path
+    report: dict
+    phases: list
+    stdout: str
+
+    @property
+    def rank(self):
+        expect(self.report["ranks"], f"no rank in the report: {self.report['verdict']['sentence']}")
+        return self.report["ranks"][0]
+
+    @property
+    def sources(self):
+        return self.report["coverage"]["sources"]
+
+    def device_trace(self):
+        """Device records and calls, decoded without the analyzer."""
+        from device_trace import DeviceTrace
+
+        return DeviceTrace(self.directory)
+
+
+class Rig:
+    def __init__(self, simulated, quick, scratch):
+        self.simulated, self.quick, self.scratch = simulated, quick, Path(scratch)
+        self.jobs = 0
+
+    def pick(self, full, quick):
+        return quick if self.quick else full
+
+    # --- processes ---------------------------------------------------------------------------------------------------
+
+    def environment(self, out=None, runtime=True, **settings):
+        """Of a job; recorded into `out` if given; `runtime` for programs that nvcc built."""
+        dropped = ("GPUWATCH_", "GWSIM_", "LD_PRELOAD", "CUDA_INJECTION64_PATH")
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
+        folder = BUILD / "lib/sim" if self.simulated else runtime_folder() if runtime else None
+        if folder:
+            kept["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(folder), kept.get("LD_LIBRARY_PATH")]))
+        if out:
+            kept |= {"LD_PRELOAD": str(LIBRARY), "GPUWATCH_OUT": str(out)}
+        return {**kept, **{name: str(value) for name, value in settings.items()}}
+
+    def run(self, command, environment):
+        words = [str(word) for word in command]
+        done = subprocess.run(
+            words, env=environment, cwd=self.scratch, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", preexec_fn=die_with_parent,
+        )  # fmt: skip
+        if done.returncode:
+            last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
+            raise Failed(f"{Path(words[0]).name} {' '.join(words[1:])} ended with {done.returncode}: {last}")
+        return done
+
+    def new_folder(self, name):
+        self.jobs += 1
+        return self.scratch / f"{name}.{os.getpid()}.{self.jobs}"
+
+    # --- programs that nvcc built ------------------------------------------------------------------------------------
+
+    def workload(self, name, *arguments, recorded=False, **settings):
+        """Runs one of cuda/workloads to its end; its phases with or without recording."""
+        program = WORKLOADS / name
+        if not program.exists():
+            raise NotRun(f"{program} was not built: no nvcc there")
+        folder = self.new_folder(name)
+        phases = folder.with_suffix(".phases")
+        if self.simulated and (WORKLOADS / f"{name}.conf").exists():
+            settings.setdefault("GWSIM_CONFIG", WORKLOADS / f"{name}.conf")
+        environment = self.environment(folder if recorded else None, GWSIM_PHASES=phases, **settings)
+        try:
+            done = self.run([program, *arguments], environment)
+        except Failed as failure:
+            raise self.reason_of(failure) from None
+        lines = phases.read_text().splitlines() if phases.exists() else []
+        report = self.analyze(folder) if recorded else {}
+        return Recording(folder, report, [json.loads(line) for line in lines], done.stdout)
+
+    def reason_of(self, failure):
+        """A driver older than the runtime that the programs were linked with is no fault of gpuwatch."""
+        text = str(failure)
+        old = ("insufficient for CUDA runtime", "unsupported toolchain", f"{RUNTIME}: cannot open", "PTX was compiled")
+        return NotRun(text) if any(sign in text for sign in old) else failure
+
+    def analyze(self, folder):
+        expect(folder.is_dir(), f"the job left no trace in {folder.name}")
+        environment = self.environment(runtime=False)
+        own = BUILD / "lib/own"  # shared libraries of a bundle
+        if own.is_dir():
+            environment["LD_LIBRARY_PATH"] = str(own)
+        return json.loads(self.run([BUILD / "bin/gpuwatch", "analyze", folder, "--json"], environment).stdout)
+
+    # --- PyTorch -----------------------------------------------------------------------------------------------------
+
+    def torch_command(self, *arguments):
+        return [sys.executable, TORCH_JOBS, *arguments, *(["--small"] if self.quick else [])]
+
+    def need_torch(self):
+        """What torch_jobs.py says of PyTorch and its device. A refusal is kept for the sections that follow."""
+        kept = self.scratch / "torch.json"
+        if not kept.exists():
+            environment = self.environment(runtime=False)
+            said = self.run([sys.executable, TORCH_JOBS, "probe"], environment).stdout.splitlines()[-1]
+            kept.write_text(said)
+        said = json.loads(kept.read_text())
+        if "not_run" in said:
+            raise NotRun(said["not_run"])
+        return said
+
+    def torch_job(self, *arguments, recorded=False, **settings):
+        """Runs torch_jobs.py to its end: (what it printed as JSON, its Recording if recorded)."""
+        self.need_torch()
+        folder = self.new_folder(arguments[0])
+        environment = self.environment(folder if recorded else None, runtime=False, **settings)
+        said = json.loads(self.run(self.torch_command(*arguments), environment).stdout.splitlines()[-1])
+        if "not_run" in said:
+            raise NotRun(said["not_run"])
+        return said, Recording(folder, self.analyze(folder), [], "") if recorded else None
+
+
+class Served:
+    """torch_jobs.py as a process that makes a number of steps when asked, so that two of them can take turns."""
+
+    def __init__(self, rig, out):
+        rig.need_torch()
+        command = [str(word) for word in rig.torch_command("serve")]
+        self.errors = (rig.scratch / f"served.{'on' if out else 'off'}.stderr").open("w+")
+        self.process = subprocess.Popen(
+            command, env=rig.environment(out, runtime=False), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            stderr=self.errors, text=True, cwd=rig.scratch, preexec_fn=die_with_parent,
+        )  # fmt: skip
+
+    def steps(self, job, count):
+        """Mean milliseconds a step over `count` steps of the named job."""
+        self.process.stdin.write(f"{job} {count}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        if not line:
+            self.errors.seek(0)
+            raise Failed(f"{job}: {(self.errors.read().strip() or 'no output').splitlines()[-1]}")
+        said = json.loads(line)
+        if "not_run" in said:
+            raise NotRun(said["not_run"])
+        return said["mean_ms"]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.stdin.close()
+        try:
+            self.process.wait(20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+
+
+def runtime_folder():
+    """Where the workloads' runtime lies, if the dynamic linker does not find it by itself: a toolkit, PyTorch's own
+    packages, the packages that the build used."""
+    try:
+        ctypes.CDLL(RUNTIME)
+        return None
+    except OSError:
+        pass
+    folders = [*sorted(Path("/usr/local").glob("cuda*/lib64")), *sorted(Path("/usr/local").glob("cuda*/targets/*/lib"))]
+    for package in ("nvidia", "torch"):
+        spec = importlib.util.find_spec(package)
+        for place in spec.submodule_search_locations or [] if spec else []:
+            folders += [Path(place) / "cu13/lib", Path(place) / "cuda_runtime/lib", Path(place) / "lib"]
+    folders += [BUILD / "lib/cuda", ROOT / "build/cuda/lib"]
+    return next((folder for folder in folders if (folder / RUNTIME).exists()), None)
+
+
+def device_name(simulated):
+    """Of the first device, from the driver itself; raises NotRun where there is none."""
+    try:
+        driver = ctypes.CDLL(str(BUILD / "lib/sim/libcuda.so.1") if simulated else "libcuda.so.1")
+    except OSError as error:
+        raise NotRun(f"no CUDA driver ({error})") from None
+    count, device, name = ctypes.c_int(), ctypes.c_int(), ctypes.create_string_buffer(256)
+    status = driver.cuInit(0) or driver.cuDeviceGetCount(ctypes.byref(count))
+    if status or not count.value:
+        raise NotRun(f"the CUDA driver finds no device (status {status})")
+    driver.cuDeviceGet(ctypes.byref(device), 0)
+    driver.cuDeviceGetName(name, len(name), device)
+    return name.value.decode(errors="replace")
+
+
+def step_ms(phases, skip=1):
+    """Milliseconds a step that a workload itself logged, its waiting for the device at the end included."""
+    steps = [phase for phase in phases if phase["phase"] == "step"]
+    ends = [phase["end"] for phase in phases if phase["phase"] in ("step", "drain")]
+    expect(len(steps) > skip + 1, "the program logged too few steps")
+    return (max(ends) - steps[skip]["begin"]) / (len(steps) - skip) / 1e6
+
+
+def alternate(pairs, off, on):
+    """[(off(), on())], the order turned round in every second pair, so that a drift of the machine cancels."""
+    values = []
+    for n in range(pairs):
+        if n % 2:
+            second = on()
+            values.append((off(), second))
+        else:
+            first = off()
+            values.append((first, on()))
+    return values
+
+
+def cost_figures(job, pairs, calls=None):
+    """Of pairs of step times in ms, without and with recording."""
+    yield spread(f"{job}: step without recording", [a for a, _ in pairs], "ms")
+    yield spread(f"{job}: step with recording", [b for _, b in pairs], "ms")
+    yield spread(f"{job}: step longer by", [(b / a - 1) * 100 for a, b in pairs], "%")
+    if calls:
+        yield spread(f"{job}: a call longer by", [(b - a) * 1e6 / calls for a, b in pairs], "ns")
+
+
+def seconds_left(deadline):
+    return deadline - time.monotonic()
