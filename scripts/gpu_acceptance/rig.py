@@ -12,7 +12,6 @@ import signal
 import statistics
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,6 +62,8 @@ def median_interval(values):
 
 
 def spread(what, values, unit):
+    if len(values) == 1:
+        return Figure(what, values[0], unit, raw=list(values))
     median, low, high, confidence = median_interval(values)
     return Figure(what, median, unit, low, high, confidence, list(values))
 
@@ -166,11 +167,15 @@ class Rig:
 
     def analyze(self, folder):
         expect(folder.is_dir(), f"the job left no trace in {folder.name}")
+        command = [BUILD / "bin/gpuwatch", "analyze", folder, "--json"]
+        return json.loads(self.run(command, self.analyzer_environment()).stdout)
+
+    def analyzer_environment(self):
         environment = self.environment(runtime=False)
-        own = BUILD / "lib/own"  # shared libraries of a bundle
+        own = BUILD / "lib/own"  # shared libraries of a bundle (bundle.py)
         if own.is_dir():
-            environment["LD_LIBRARY_PATH"] = str(own)
-        return json.loads(self.run([BUILD / "bin/gpuwatch", "analyze", folder, "--json"], environment).stdout)
+            environment["LD_LIBRARY_PATH"] = ":".join(filter(None, [environment.get("LD_LIBRARY_PATH"), str(own)]))
+        return environment
 
     # --- PyTorch -----------------------------------------------------------------------------------------------------
 
@@ -296,7 +301,3 @@ def cost_figures(job, pairs, calls=None):
     yield spread(f"{job}: step longer by", [(b / a - 1) * 100 for a, b in pairs], "%")
     if calls:
         yield spread(f"{job}: a call longer by", [(b - a) * 1e6 / calls for a, b in pairs], "ns")
-
-
-def seconds_left(deadline):
-    return deadline - time.monotonic()

@@ -83,7 +83,8 @@ class Mlp(nn.Sequential):
 
 
 def trainer(model, device, dtype=None, rate=1e-4):
-    """train(inputs, targets) -> loss: forward, backward, optimizer."""
+    """train(inputs, targets) -> loss: forward, backward, optimizer. On a CPU `dtype` is ignored: bfloat16 is slow there."""
+    dtype = dtype if device.type == "cuda" else None
     model.to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=rate)
 

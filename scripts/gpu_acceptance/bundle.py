@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Copies what the acceptance run needs of a build to one folder of some 20 MiB, for a machine that has only Python:
+the library, the analyzer without its debug information and with its shared libraries, the workloads, their
+runtime and CUPTI."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from rig import BUILD, LIBRARY, ROOT, RUNTIME, WORKLOADS
+
+# Of glibc itself the machine's own must be used.
+GLIBC = re.compile(r"/(ld-linux|lib(c|m|dl|pthread|rt)\.so)")
+
+
+def shared_libraries(program):
+    listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return [Path(path) for path in re.findall(r"=> (/\S+)", listed) if not GLIBC.search(path)]
+
+
+def make(folder):
+    for name in ("bin/workloads", "lib/own", "lib/cuda"):
+        (folder / name).mkdir(parents=True, exist_ok=True)
+    analyzer = folder / "bin/gpuwatch"
+    shutil.copy(BUILD / "bin/gpuwatch", analyzer)
+    shutil.copy(LIBRARY, folder / "lib")
+    for copy in (analyzer, folder / "lib" / LIBRARY.name):
+        subprocess.run(["strip", "--strip-debug", copy], check=True)
+    for library in shared_libraries(analyzer):
+        shutil.copy(library, folder / "lib/own")
+    for name in (RUNTIME, "libcupti.so.13"):  # CUPTI is looked for beside the runtime
+        if (ROOT / "build/cuda/lib" / name).exists():
+            shutil.copy(ROOT / "build/cuda/lib" / name, folder / "lib/cuda")
+    for workload in WORKLOADS.iterdir():
+        shutil.copy(workload, folder / "bin/workloads")
+    size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    print(f"{folder}: {size >> 20} MiB; there: GPUWATCH_BUILD={folder} scripts/gpu_acceptance.sh", file=sys.stderr)
