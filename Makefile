@@ -6,10 +6,10 @@ PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 SETUP := build/.setup-done
 
-.PHONY: help setup build test demo check frameworks bench torch-tests asan tsan fmt install clean
+.PHONY: help setup build test demo check frameworks bench gpu-acceptance torch-tests asan tsan fmt install clean
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(SETUP): scripts/setup.sh
 	@scripts/setup.sh
@@ -37,6 +37,10 @@ frameworks: build  ## train with real frameworks (about 4 GB of packages), write
 
 bench: build  ## measure what gpuwatch costs here, write docs/performance.md
 	@$(PYTHON) scripts/bench.py
+
+gpu-acceptance: build  ## ask a machine with a GPU what CI cannot answer, write docs/gpu-results
+	@scripts/gpu_acceptance.sh
+	@scripts/gpu_acceptance.sh --render
 
 torch-tests: build  ## PyTorch's own DataLoader tests, with and without injection (FILE=test_dataloader.py, PYTHON=...)
 	@$(PYTHON) scripts/torch_tests.py $(if $(FILE),--file $(FILE)) --python $(PYTHON)

@@ -356,7 +356,7 @@ def write_page(results):
         f"got before each run: {min(cores):.2f} to {max(cores):.2f} cores, median {statistics.median(cores):.2f}; load average "
         f"{min(loads):.0f} to {max(loads):.0f}. At a load above the cores, rows where batches compute say little.",
         "Not covered: pinned memory (needs a device), storage whose bandwidth is the limit (the replay lets each worker read",
-        "as fast as the recorded one did).",
+        "as fast as the recorded one did). Predictions on machines with a GPU: [gpu-results](gpu-results/README.md).",
     ]  # fmt: skip
     for group, title in GROUPS.items():
         of_group = [row for row in rows if row["group"] == group]

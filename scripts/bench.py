@@ -405,7 +405,8 @@ def main():
     parts = [
         "<!-- SPDX-License-Identifier: Apache-2.0 -->\n# Performance\n",
         f"Written by `make bench` on {date.today()}. Machine: {machine()}\n\n"
-        "Figures of a GPU (what CUPTI adds to a launch, device memory) are not measured: no GPU at hand.\n",
+        "Figures of a GPU (what CUPTI adds to a launch, device memory) are not measured here; those of the acceptance run on\n"
+        "machines that have one are in [gpu-results](gpu-results/README.md).\n",
     ]
     for name in chosen:
         print(f"bench: {name}", file=sys.stderr, flush=True)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels between two events each, and what the events and the host's clock say of them: a measure of time that is
-// independent of CUPTI's. One JSON object a kernel on stdout:
+// Kernels between two events each, and what the events and the host's clock say of them: a measure of time
+// that is independent of CUPTI's. One JSON object a kernel on stdout:
 //   {"launched_ns":1,"finished_ns":2,"since_first_us":0.0,"elapsed_us":2003.5}
-// launched_ns and finished_ns (CLOCK_MONOTONIC) enclose the kernel; since_first_us is from the first kernel's begin
-// event to this one's.
+// launched_ns and finished_ns (CLOCK_MONOTONIC) enclose the kernel; since_first_us is from the first kernel's
+// begin event to this one's.
 #include <vector>
 
 #include "model.cuh"
