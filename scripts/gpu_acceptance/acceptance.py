@@ -12,6 +12,8 @@ a time limit; the results are written anew after each. Exit status: 0 all that r
 failed, 2 nothing could be asked. docs/gpu-acceptance.md says how to read the results.
 """
 
+from __future__ import annotations
+
 import argparse
 import ctypes
 import json
@@ -61,7 +63,7 @@ SECTIONS = [
     Section("profiler", "Does torch.profiler work unharmed beside gpuwatch?", 60, {"torch.profiler": torch.beside_profiler}),
     Section("cost-steps", "What does recording cost a training step?", 90, {
         "ResNet-50": torch.cost_part("resnet50", 15), "GPT-2": torch.cost_part("gpt2", 15),
-        "loader-bound": torch.cost_part("loader-bound", 6), "tiny kernels": torch.cost_part("tiny-kernels", 5)}),
+        "tiny kernels": torch.cost_part("tiny-kernels", 5), "loader-bound": torch.cost_part("loader-bound", 6)}),
     Section("residual", "What is left of the cost when recording has stopped, and how large is an event?", 60, {
         "after the budget": nvcc.after_the_budget, "bytes": nvcc.bytes_an_event}),
     Section("findings-host", "Is a PyTorch job's stall on the host named, and does the prediction come true?", 90,

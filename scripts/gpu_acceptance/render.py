@@ -43,7 +43,7 @@ def section_text(section):
     lines += [f"{name or 'All'}: {p['status']}, {cell(p['reason'])}." for name, p in parts.items() if p["status"] != "ok"]
     figures = [figure for part in section["parts"].values() for figure in part["figures"]]
     if figures:
-        lines += ["", "| figure | value | 95 % interval |", "|---|---|---|", *map(figure_row, figures)]
+        lines += ["", "| figure | value | interval (of measurements: 95 %) |", "|---|---|---|", *map(figure_row, figures)]
     return "\n".join([*lines, ""])
 
 

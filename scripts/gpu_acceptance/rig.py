@@ -3,6 +3,8 @@
 figures are stated. Standard library only.
 """
 
+from __future__ import annotations  # Python 3.9
+
 import ctypes
 import importlib.util
 import json
@@ -107,6 +109,7 @@ class Rig:
     def __init__(self, simulated, quick, scratch):
         self.simulated, self.quick, self.scratch = simulated, quick, Path(scratch)
         self.jobs = 0
+        self.served = ()
 
     def pick(self, full, quick):
         return quick if self.quick else full
@@ -125,6 +128,7 @@ class Rig:
         return {**kept, **{name: str(value) for name, value in settings.items()}}
 
     def run(self, command, environment):
+        """To its end; what a program complains of last is what failed."""
         words = [str(word) for word in command]
         done = subprocess.run(
             words, env=environment, cwd=self.scratch, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -204,12 +208,19 @@ class Rig:
             raise NotRun(said["not_run"])
         return said, Recording(folder, self.analyze(folder), [], "") if recorded else None
 
+    def served_pair(self):
+        """Two processes that serve steps: without and with the library. Started once, and again if one broke."""
+        self.need_torch()
+        if not self.served or any(served.process.poll() is not None for served in self.served):
+            self.served = (Served(self, None), Served(self, self.new_folder("served")))
+        return self.served
+
 
 class Served:
-    """torch_jobs.py as a process that makes a number of steps when asked, so that two of them can take turns."""
+    """torch_jobs.py as a process that makes a number of steps when asked, so that two of them can take turns. It ends with
+    its section."""
 
     def __init__(self, rig, out):
-        rig.need_torch()
         command = [str(word) for word in rig.torch_command("serve")]
         self.errors = (rig.scratch / f"served.{'on' if out else 'off'}.stderr").open("w+")
         self.process = subprocess.Popen(
@@ -229,16 +240,6 @@ class Served:
         if "not_run" in said:
             raise NotRun(said["not_run"])
         return said["mean_ms"]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
 
 
 def runtime_folder():

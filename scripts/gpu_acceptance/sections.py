@@ -82,7 +82,7 @@ def counted_kernels(rig):
 
 
 def tiny_kernels(rig, dispatch_us):
-    steps, operations = rig.pick(30, 12), rig.pick(10000, 500)
+    steps, operations = rig.pick(20, 12), rig.pick(10000, 500)
     arguments = ["launch_bound", "--steps", steps, "--operations", operations, "--dispatch-us", dispatch_us]
 
     def step(recorded):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The questions of the acceptance run that need PyTorch on a GPU. Each part tries, and says why it could not."""
 
-from rig import Figure, Served, alternate, cost_figures, expect
+from rig import Figure, alternate, cost_figures, expect
 from sections import complete, judged
 
 
@@ -22,11 +22,10 @@ def cost_part(job, block, pairs=7):
     """Two processes, one with the library, take turns: a block of steps each."""
 
     def part(rig):
-        rig.need_torch()
-        with Served(rig, None) as off, Served(rig, rig.new_folder("served")) as on:
-            for served in (off, on):
-                served.steps(job, 3)  # built and warm before anything is timed
-            times = alternate(rig.pick(pairs, 2), lambda: off.steps(job, block), lambda: on.steps(job, block))
+        off, on = rig.served_pair()
+        for served in (off, on):
+            served.steps(job, 3)  # built and warm before anything is timed
+        times = alternate(rig.pick(pairs, 2), lambda: off.steps(job, block), lambda: on.steps(job, block))
         yield from cost_figures(job, times, 10_000 if job == "tiny-kernels" else None)
 
     return part

@@ -150,6 +150,17 @@ def test_without_a_gpu_it_says_so(tmp_path):
     assert not (tmp_path / "results").exists()
 
 
+def test_the_real_runtime_is_found_and_its_refusal_is_no_failure(tmp_path, workloads):
+    """The programs run with the vendor's own runtime, which finds no driver here."""
+    if os.path.exists("/dev/nvidiactl"):
+        pytest.skip("there is a GPU here")
+    sys.path.insert(0, str(FOLDER))
+    from rig import NotRun, Rig
+
+    with pytest.raises(NotRun, match="insufficient for CUDA runtime|libcudart.so.13: cannot open"):
+        Rig(simulated=False, quick=True, scratch=tmp_path).workload("launch_bound", "--steps", 5)
+
+
 def test_stand_ins_are_no_results(sim_lib, build, tmp_path):
     """Neither under their own name nor passed off as a GPU."""
     before = sorted((ROOT / "docs/gpu-results").iterdir())
