@@ -33,9 +33,8 @@ struct ThreadEvidence {
   bool reports_steps = false;
 };
 
-ThreadEvidence evidence_of(const Run& run, const Thread& thread) {
+ThreadEvidence evidence_of(const Thread& thread) {
   ThreadEvidence evidence;
-  evidence.reports_steps = !find_range_steps(run, thread).empty();
   for (const auto& call : thread.calls) {
     evidence.nexts += call.op_class == OpClass::LoaderNext;
     evidence.optimizer_steps += call.op_class == OpClass::OptimizerStep;
@@ -45,18 +44,20 @@ ThreadEvidence evidence_of(const Run& run, const Thread& thread) {
 }
 
 // Where the optimizer steps, whoever takes the batches: a loader iterated by another thread is iterated ahead
-// of training. Without an optimizer, a consumer that also launches kernels; else a consumer; else the one that
-// says of itself that it takes steps; else where the launches are (autograd's own threads launch too, and so
-// do XLA's, so launches come last).
+// of training. Without an optimizer, a consumer that also launches kernels; else a consumer; else the one
+// that says of itself that it takes steps; else where the launches are (autograd's own threads launch too,
+// and so do XLA's, so launches come last).
 uint32_t training_thread(const Run& run, const Process& process) {
   uint32_t best = kNone;
   std::tuple<bool, bool, bool, uint64_t, bool, uint64_t, uint64_t> best_rank{};
   for (uint32_t i = 0; i < process.threads.size(); ++i) {
-    const auto e = evidence_of(run, process.threads[i]);
+    auto e = evidence_of(process.threads[i]);
+    e.reports_steps = !find_range_steps(run, process.threads[i]).empty();
     const bool steps = e.optimizer_steps > 0, takes = e.nexts > 0;
     if (!takes && !steps && e.launches == 0 && !e.reports_steps) continue;
-    const std::tuple rank{steps,  takes && (steps || e.launches > 0), takes, e.optimizer_steps, e.reports_steps,
-                          e.nexts, e.launches};
+    const std::tuple rank{
+        steps,     takes && (steps || e.launches > 0), takes, e.optimizer_steps, e.reports_steps, e.nexts,
+        e.launches};
     if (best == kNone || rank > best_rank) {
       best = i;
       best_rank = rank;

@@ -43,7 +43,7 @@ GW_COLD Getenv find_next() noexcept {
   return next;
 }
 
-// Kineto asks for this variable, too, and behaves differently where it is set: only the driver is answered.
+// Others may ask whether a tool is injected and act on it: only the driver is answered.
 bool is_driver(const void* caller) noexcept {
   Dl_info where;
   if (!dladdr || !dladdr(caller, &where) || !where.dli_fname) return false;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranges and marks that programs and libraries report through NVTX v3, by its official injection: each module
 // that has NVTX compiled in asks for InitializeInjectionNvtx2 at its first call and lets us fill in its table
-// of callbacks. Before that a call costs the program 0.3 ns, and stays that where the source is off.
+// of callbacks. Where the source is off a call stays what it is without a tool: a load and a branch.
 //
 // One tool a process: where NVTX_INJECTION64_PATH names another, it has NVTX and we see nothing. To have
 // both, GPUWATCH_NVTX_FORWARD names the other one: it is initialised first, and what it has put into a table

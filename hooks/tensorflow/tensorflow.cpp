@@ -3,11 +3,12 @@
 //
 // What is handed on. The symbol's own name holds the types of its parameters, so any version of TensorFlow
 // that binds to it passes `this` and one to three pointers: with the hidden argument of a result in memory
-// five words at most, all in integer registers, none on the stack. (Read in TensorFlow's sources from 2.4
-// to 2.21. SetIteratorFromDataset took a non-const DatasetBase before: another name, that is not taken here.)
+// five words at most, all in integer registers, none on the stack. (Seen in the
+// headers and symbols of 2.21. With a non-const DatasetBase, as older ones have it, the name is another one,
+// which is not taken here.)
 // The result's type is in no name: a Status of one word, returned in memory that the caller names in a first,
 // hidden argument wherever it has a destructor (tensorflow::Status; absl::Status compiled by GCC), or in a
-// register where Clang compiled absl::Status, which is marked trivial_abi since 2024. Six integer registers
+// register where Clang compiled absl::Status, which newer releases mark trivial_abi. Six integer registers
 // handed on and one handed back serve either; which one it is, is told by the hidden argument lying on the
 // caller's stack. No TensorFlow header is needed, and nothing of its objects is read but the bool on that
 // stack.

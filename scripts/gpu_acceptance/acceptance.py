@@ -50,7 +50,7 @@ def torch_cases(*cases):
 
 # Most valuable first: a cut loses the end.
 SECTIONS = [
-    Section("environment", "What is here, and do all sources open?", 60, {
+    Section("environment", "What is here, and do all sources open?", 90, {
         "machine": nvcc.machine, "sources": nvcc.sources, "PyTorch": torch.framework, "doctor": nvcc.doctor}),
     Section("launches", "Is each launch matched with its kernel, nothing lost, each nanosecond given one cause?", 60, {
         "workloads": nvcc.whole_workloads, "kernels counted": nvcc.counted_kernels}),

@@ -102,7 +102,7 @@ def test_who_does_not_want_it_does_not_get_it(record, workloads, env):
 
 
 def test_only_the_driver_is_answered(inject):
-    # Kineto behaves differently where the variable is set; the environment itself stays as it was.
+    # Only the driver is answered; the environment itself stays as it was.
     ask = (
         "import ctypes, os; get = ctypes.CDLL(None).getenv; get.restype = ctypes.c_char_p;"
         "print(get(b'CUDA_INJECTION64_PATH'), os.environ.get('CUDA_INJECTION64_PATH'), get(b'HOME').decode());"

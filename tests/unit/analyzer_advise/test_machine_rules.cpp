@@ -116,7 +116,9 @@ TEST(CpuContention, BlamesTheJobsOwnWorkers) {
   sample(job, {.cores = 2, .job_cores = 2, .worker_cores = 1.6, .run_delay_s = 0.3});
   const Diagnosis diagnosis = diagnose_job(job);
   const Finding* finding = find(diagnosis, "cpu-contention");
-  if (finding) EXPECT_EQ(finding->fix.setting, "num_workers");
+  if (finding) {
+    EXPECT_EQ(finding->fix.setting, "num_workers");
+  }
   for (const Finding& it : diagnosis.findings) EXPECT_NE(it.fix.setting, "CPU affinity") << it.id;
 }
 
