@@ -34,6 +34,8 @@ static const char kImage[] = R"(.version 6.4
   cvta.to.global.u64 %a, %a; ld.global.f32 %v, [%a]; neg.f32 %v, %v; st.global.f32 [%a], %v; ret; }
 )";
 
+constexpr unsigned kBlocks = 2048, kThreads = 256;  // fills a device
+
 class Driver {
  public:
   Driver() {
@@ -111,7 +113,9 @@ int main(int argc, char** argv) {
   *static_cast<float*>(loss) = 0;
 
   CUlaunchConfig shape{};
-  shape.gridDimX = shape.gridDimY = shape.gridDimZ = shape.blockDimX = shape.blockDimY = shape.blockDimZ = 1;
+  shape.gridDimX = kBlocks;
+  shape.blockDimX = kThreads;
+  shape.gridDimY = shape.gridDimZ = shape.blockDimY = shape.blockDimZ = 1;
   shape.hStream = stream;
   void* arguments[] = {&weights};
   std::vector<float> window;
@@ -120,8 +124,8 @@ int main(int argc, char** argv) {
     phase_log::Scope phase("step", step);
     {
       phase_log::Scope launch("launch", step);
-      CHECK(cuLaunchKernel(forward, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr));
-      CHECK(cuLaunchKernel(backward, 1, 1, 1, 1, 1, 1, 0, stream, arguments, nullptr));
+      CHECK(cuLaunchKernel(forward, kBlocks, 1, 1, kThreads, 1, 1, 0, stream, arguments, nullptr));
+      CHECK(cuLaunchKernel(backward, kBlocks, 1, 1, kThreads, 1, 1, 0, stream, arguments, nullptr));
       CHECK(cuLaunchKernelEx(&shape, optimizer, arguments, nullptr));
       CHECK(cuMemcpyDtoHAsync(loss, weights, sizeof(float), stream));
     }

@@ -92,6 +92,7 @@ void flood() {
   require(cudaMemsetAsync(memory, 0, kSlowBytes, nullptr), "cudaMemsetAsync");
   for (int i = 1; i < kOperations; ++i) require(cudaMemsetAsync(memory, 0, 1, nullptr), "cudaMemsetAsync");
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  sleep(4);  // to be fetched: at its end a program is held up for no more than 100 ms
 }
 
 void forking() {
