@@ -32,6 +32,11 @@ class Kernel {
   double per_block_us_ = 0;
 };
 
+// Null for null.
+inline const char* name_of(const Kernel* kernel) {
+  return kernel ? kernel->name() : nullptr;
+}
+
 // The duration in a name's suffix, in us, or a negative value.
 double duration_us_from_name(const std::string& demangled);
 

@@ -2,48 +2,34 @@
 // Kernel launches, by both ABIs: cudaLaunchKernel up to CUDA 12, __cudaLaunchKernel from 13.
 #include <vector>
 
+#include "core/launch.h"
 #include "runtime.h"
 
 namespace gpuwatch::sim {
 
 namespace {
 
-struct LaunchShape {
+struct Configuration {
   dim3 grid;
   dim3 block;
   size_t shared_bytes;
 };
 
 struct CallConfiguration {
-  LaunchShape shape;
+  Configuration shape;
   cudaStream_t stream;
 };
 thread_local std::vector<CallConfiguration> t_configurations;
 
-const char* name_of(const Kernel* kernel) {
-  return kernel ? kernel->name() : nullptr;
-}
-
-cudaError_t launch(RuntimeCall& call, const Kernel* kernel, const LaunchShape& shape, cudaStream_t handle) {
+cudaError_t launch(RuntimeCall& call, const Kernel* kernel, const Configuration& c, cudaStream_t handle) {
   Stream* stream = resolve(handle);
   if (!kernel) return call.done(cudaErrorInvalidDeviceFunction);
   if (!stream) return call.done(cudaErrorInvalidResourceHandle);
-  const uint64_t threads = uint64_t{shape.block.x} * shape.block.y * shape.block.z;
-  const uint64_t blocks = uint64_t{shape.grid.x} * shape.grid.y * shape.grid.z;
-  if (threads == 0 || threads > 1024 || blocks == 0) return call.done(cudaErrorInvalidConfiguration);
-
-  Op op;
-  op.kind = OpKind::kKernel;
-  op.kernel = kernel;
-  op.correlation = call.correlation();
-  op.grid[0] = shape.grid.x, op.grid[1] = shape.grid.y, op.grid[2] = shape.grid.z;
-  op.block[0] = shape.block.x, op.block[1] = shape.block.y, op.block[2] = shape.block.z;
-  op.shared_bytes = static_cast<uint32_t>(shape.shared_bytes);
-  op.duration_ns = kernel->duration_ns(blocks);
-  op.latency_ns = config().launch_latency_ns;
-  issue(*stream, std::move(op));
-  spin_until(call.begin_ns() + config().launch_cost_ns);  // of which the stand-in itself needs about 0.6 us
-  return call.done();
+  const LaunchShape shape{{c.grid.x, c.grid.y, c.grid.z},
+                          {c.block.x, c.block.y, c.block.z},
+                          static_cast<uint32_t>(c.shared_bytes)};
+  const bool fits = launch(*kernel, shape, *stream, call.correlation(), call.begin_ns());
+  return call.done(fits ? cudaSuccess : cudaErrorInvalidConfiguration);
 }
 
 }  // namespace
@@ -110,11 +96,7 @@ GWSIM_EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t fu
   Stream* stream = resolve(handle);
   if (!stream) return call.done(cudaErrorInvalidResourceHandle);
   if (!function) return call.done(cudaErrorInvalidValue);
-  Op op;
-  op.kind = OpKind::kHostFunction;
-  op.correlation = call.correlation();
-  op.host_function = [function, data] { function(data); };
-  issue(*stream, std::move(op));
+  launch_host_function([function, data] { function(data); }, *stream, call.correlation());
   return call.done();
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Modules, libraries, functions, and their launch. An image is not looked at: a module has every function
 // that is asked for.
-#include <cstring>
-
 #include "core/device_attributes.h"
+#include "core/launch.h"
 #include "driver.h"
 
 using namespace gpuwatch::sim;
@@ -23,34 +22,11 @@ Handle handle_of(const Kernel* kernel) {
   return reinterpret_cast<Handle>(const_cast<Kernel*>(kernel));
 }
 
-const char* name_of(const Kernel* kernel) {
-  return kernel ? kernel->name() : nullptr;
-}
-
-struct Shape {
-  unsigned grid[3];
-  unsigned block[3];
-  unsigned shared_bytes;
-};
-
-CUresult launch(DriverCall& call, const Kernel* kernel, const Shape& shape, CUstream handle) {
+CUresult launch(DriverCall& call, const Kernel* kernel, const LaunchShape& shape, CUstream handle) {
   Stream* stream = resolve(handle);
   if (!kernel || !stream) return call.done(CUDA_ERROR_INVALID_HANDLE);
-  const uint64_t threads = uint64_t{shape.block[0]} * shape.block[1] * shape.block[2];
-  const uint64_t blocks = uint64_t{shape.grid[0]} * shape.grid[1] * shape.grid[2];
-  if (threads == 0 || threads > kThreadsPerBlock || blocks == 0) return call.done(CUDA_ERROR_INVALID_VALUE);
-  Op op;
-  op.kind = OpKind::kKernel;
-  op.kernel = kernel;
-  op.correlation = call.correlation();
-  std::memcpy(op.grid, shape.grid, sizeof op.grid);
-  std::memcpy(op.block, shape.block, sizeof op.block);
-  op.shared_bytes = shape.shared_bytes;
-  op.duration_ns = kernel->duration_ns(blocks);
-  op.latency_ns = config().launch_latency_ns;
-  issue(*stream, std::move(op));
-  spin_until(call.begin_ns() + config().launch_cost_ns);
-  return call.done();
+  const bool fits = launch(*kernel, shape, *stream, call.correlation(), call.begin_ns());
+  return call.done(fits ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE);
 }
 
 CUresult function_attribute(int* value, CUfunction_attribute attribute) {
@@ -161,7 +137,7 @@ GWSIM_EXPORT CUresult cuLaunchKernelEx(const CUlaunchConfig* c, CUfunction funct
   const Kernel* kernel = Kernel::from_handle(function);
   GWSIM_LAUNCH_CALL(cuLaunchKernelEx, name_of(kernel));
   if (!c) return call.done(CUDA_ERROR_INVALID_VALUE);
-  const Shape shape{
+  const LaunchShape shape{
       {c->gridDimX, c->gridDimY, c->gridDimZ}, {c->blockDimX, c->blockDimY, c->blockDimZ}, c->sharedMemBytes};
   return launch(call, kernel, shape, c->hStream);
 }
@@ -171,10 +147,6 @@ GWSIM_EXPORT CUresult cuLaunchHostFunc(CUstream handle, CUhostFn function, void*
   Stream* stream = resolve(handle);
   if (!stream) return call.done(CUDA_ERROR_INVALID_HANDLE);
   if (!function) return call.done(CUDA_ERROR_INVALID_VALUE);
-  Op op;
-  op.kind = OpKind::kHostFunction;
-  op.correlation = call.correlation();
-  op.host_function = [function, data] { function(data); };
-  issue(*stream, std::move(op));
+  launch_host_function([function, data] { function(data); }, *stream, call.correlation());
   return call.done();
 }
