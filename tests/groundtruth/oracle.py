@@ -46,9 +46,7 @@ class Timeline:
     def edges(self, begin, end):
         found = {begin, end}
         low = max(0, bisect.bisect_left(self.begins, begin) - 16)
-        for interval in self.intervals[low:]:
-            if interval["begin"] >= end:
-                break
+        for interval in self.intervals[low : bisect.bisect_left(self.begins, end)]:
             found.update(t for t in (interval["begin"], interval["end"]) if begin < t < end)
         return found
 
@@ -127,8 +125,9 @@ class Oracle:
         return self.ops[position] if position < len(self.ops) else None
 
     def previous_stream(self, time):
-        ended = [op for op in self.ops[: bisect.bisect_right(self.starts, time)] if op["end"] <= time]
-        return max(ended[-64:], key=lambda op: op["end"])["stream"] if ended else None
+        started = bisect.bisect_right(self.starts, time)
+        ended = [op for op in self.ops[max(0, started - 64) : started] if op["end"] <= time]
+        return max(ended, key=lambda op: op["end"])["stream"] if ended else None
 
     def drain_budget(self, tid, time):
         """How long the host had been waiting in the synchronising call that it was in when the device ran dry."""

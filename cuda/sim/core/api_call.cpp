@@ -45,8 +45,7 @@ ApiCall::~ApiCall() {
   if (observer_) observer_->on_api_exit(event_);
   t_correlation = outer_correlation_;
   if (truth_ == Truth::kLogged && truth_enabled()) {
-    truth_host(event_.name, event_.correlation, entered_ns_, now_ns(),
-               until_ns_ > entered_ns_ ? until_ns_ : 0);
+    truth_host(event_.name, event_.correlation, entered_ns_, until_ns_ > entered_ns_ ? until_ns_ : 0);
   }
 }
 

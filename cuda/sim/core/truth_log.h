@@ -21,8 +21,8 @@ bool truth_enabled();
 
 void truth_op(const Op& op);
 
-// until_ns: the simulated time that the call waited for, 0 if it waited for none.
-void truth_host(const char* api, uint32_t correlation, Ns begin_ns, Ns end_ns, Ns until_ns);
+// A call that ends now. until_ns: the simulated time that it waited for, 0 if it waited for none.
+void truth_host(const char* api, uint32_t correlation, Ns begin_ns, Ns until_ns);
 
 void truth_flush();
 
