@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <vector>
 
+#include "metrics.h"
 #include "options.h"
 #include "phase_log.h"
 
@@ -63,18 +64,6 @@ class Driver {
 };
 
 #define GET(name, version) const auto name = driver.function<PFN_##name##_v##version>(#name, version)
-
-// What logging code does with a loss: a mean over a window, for as long as `ms`.
-static float update_metrics(std::vector<float>& window, float loss, double ms) {
-  const int64_t end_ns = phase_log::now_ns() + static_cast<int64_t>(ms * 1e6);
-  float mean = 0;
-  window.push_back(loss);
-  do {
-    mean = 0;
-    for (float value : window) mean += value / static_cast<float>(window.size());
-  } while (phase_log::now_ns() < end_ns);
-  return mean;
-}
 
 int main(int argc, char** argv) {
   const Options o(argc, argv, {{"steps", 50}, {"metrics-ms", 3}});

@@ -4,18 +4,10 @@
 // done.
 #include <vector>
 
+#include "metrics.h"
 #include "model.cuh"
 #include "options.h"
 #include "phase_log.h"
-
-static float update_metrics(std::vector<float>& window, double ms) {
-  const int64_t end_ns = phase_log::now_ns() + static_cast<int64_t>(ms * 1e6);
-  float mean = 0;
-  do {
-    for (float& value : window) mean += (value += 1e-3f) / static_cast<float>(window.size());
-  } while (phase_log::now_ns() < end_ns);
-  return mean;
-}
 
 int main(int argc, char** argv) {
   const Options o(argc, argv, {{"steps", 50}, {"metrics-ms", 10}});
@@ -24,7 +16,7 @@ int main(int argc, char** argv) {
   cudaStream_t stream;
   CHECK(cudaMalloc(&input, Model::kParameters * sizeof(float)));
   CHECK(cudaStreamCreate(&stream));
-  std::vector<float> window(1000);
+  std::vector<float> window;
   float mean = 0;
   for (long step = 0; step < o.integer("steps"); ++step) {
     phase_log::Scope phase("step", step);
@@ -33,7 +25,7 @@ int main(int argc, char** argv) {
       model.train(input, stream);
     }
     phase_log::Scope metrics("metrics", step);
-    mean = update_metrics(window, o.number("metrics-ms"));
+    mean = update_metrics(window, 1, o.number("metrics-ms"));
   }
   CHECK(cudaDeviceSynchronize());
   std::printf("mean %g\n", static_cast<double>(mean));

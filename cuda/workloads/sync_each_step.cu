@@ -3,21 +3,10 @@
 // during which the device has nothing to do. `--every` N, the remedy, looks only in each Nth step.
 #include <vector>
 
+#include "metrics.h"
 #include "model.cuh"
 #include "options.h"
 #include "phase_log.h"
-
-// What logging code does with a loss: running mean and variance over a window, for as long as `ms`.
-static float update_metrics(std::vector<float>& window, float loss, double ms) {
-  const int64_t end_ns = phase_log::now_ns() + static_cast<int64_t>(ms * 1e6);
-  float mean = 0;
-  window.push_back(loss);
-  do {
-    mean = 0;
-    for (float value : window) mean += value / static_cast<float>(window.size());
-  } while (phase_log::now_ns() < end_ns);
-  return mean;
-}
 
 int main(int argc, char** argv) {
   const Options o(argc, argv, {{"steps", 50}, {"metrics-ms", 3}, {"every", 1}});

@@ -23,6 +23,23 @@ class RunTest : public testing::Test {
     return model::build_run(io::find_traces({directory_.path().string()}));
   }
   ScratchDirectory directory_;
+  TraceBuilder trace_;
+};
+
+// One process with one thread, 100.
+class OneThreadTest : public RunTest {
+ protected:
+  OneThreadTest() { trace_.process({}); }
+  // From the first call on, slots count no more.
+  const model::Process& process() {
+    if (run_.processes.empty()) {
+      trace_.thread(0, 100, slots_);
+      run_ = build(trace_);
+    }
+    return run_.processes.at(0);
+  }
+  Slots slots_;
+  model::Run run_;
 };
 
 constexpr uint64_t kMs = 1'000'000;

@@ -123,7 +123,6 @@ class LoadersTest : public test::RunTest {
     }
   }
 
-  TraceBuilder trace_;
   uint16_t start_, next_, sent_, received_, fetch_, collate_, read_, sleep_, worker_start_, optimizer_, pin_;
 };
 

@@ -8,21 +8,18 @@ namespace gpuwatch::model {
 namespace {
 
 using test::kMs;
-using test::Slots;
-using test::TraceBuilder;
 using trace::OpClass;
 
 constexpr uint32_t kTraining = 900, kValidation = 901;
 
 // Five steps of 10 ms, of which the first is 30 ms long; evaluations where a test puts them.
-class PhasesTest : public test::RunTest {
+class PhasesTest : public test::OneThreadTest {
  protected:
   PhasesTest() {
     start_ = trace_.operation("iter", OpClass::LoaderStart);
     next_ = trace_.operation("next", OpClass::LoaderNext);
     optimizer_ = trace_.operation("step", OpClass::OptimizerStep);
     checkpoint_ = trace_.operation("save", OpClass::Checkpoint);
-    trace_.process({});
     trace_.loader({.id = kTraining, .batch_size = 16});
     trace_.loader({.id = kValidation, .batch_size = 16});
   }
@@ -47,10 +44,8 @@ class PhasesTest : public test::RunTest {
   }
 
   std::vector<Phase> phases() {
-    trace_.thread(0, 100, slots_);
-    run_ = build(trace_);
-    series_ = find_steps(run_, run_.processes.at(0));
-    return find_phases(run_.processes.at(0), series_);
+    series_ = find_steps(run_, process());
+    return find_phases(process(), series_);
   }
   static std::vector<Phase> of(const std::vector<Phase>& all, PhaseKind kind) {
     std::vector<Phase> result;
@@ -59,9 +54,6 @@ class PhasesTest : public test::RunTest {
     return result;
   }
 
-  TraceBuilder trace_;
-  Slots slots_;
-  model::Run run_;
   StepSeries series_;
   uint16_t start_, next_, optimizer_, checkpoint_;
 };

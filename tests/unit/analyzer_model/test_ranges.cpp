@@ -9,8 +9,6 @@ namespace gpuwatch::model {
 namespace {
 
 using test::kMs;
-using test::Slots;
-using test::TraceBuilder;
 using trace::OpClass;
 
 TEST(RangeNames, StepsAreSaidInOwnWords) {
@@ -42,7 +40,7 @@ TEST(RangeNames, NumbersDoNotTellRangesApart) {
   EXPECT_EQ(recurring_name(""), "");
 }
 
-class RangesTest : public test::RunTest {
+class RangesTest : public test::OneThreadTest {
  protected:
   RangesTest() {
     range_ = trace_.operation("nvtxRangePush", OpClass::Range);
@@ -51,7 +49,6 @@ class RangesTest : public test::RunTest {
     launch_ = trace_.operation("cudaLaunchKernel", OpClass::Launch);
     optimizer_ = trace_.operation("step", OpClass::OptimizerStep);
     wait_ = trace_.operation("sem_wait", OpClass::Wait);
-    trace_.process({});
   }
   // In milliseconds; without a domain.
   void range(std::string_view name, double begin, double end) { put(range_, name, begin, end); }
@@ -60,21 +57,9 @@ class RangesTest : public test::RunTest {
   }
   static uint64_t at(double ms) { return static_cast<uint64_t>(ms * double(kMs)); }
 
-  const Thread& thread() {
-    if (run_.processes.empty()) {
-      trace_.thread(0, 100, slots_);
-      run_ = build(trace_);
-    }
-    return run_.processes.at(0).threads.at(0);
-  }
-  StepSeries steps() {
-    thread();
-    return find_steps(run_, run_.processes[0]);
-  }
+  const Thread& thread() { return process().threads.at(0); }
+  StepSeries steps() { return find_steps(run_, process()); }
 
-  TraceBuilder trace_;
-  Slots slots_;
-  model::Run run_;
   uint16_t range_, process_range_, mark_, launch_, optimizer_, wait_;
 };
 

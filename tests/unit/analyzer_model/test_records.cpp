@@ -10,13 +10,11 @@ namespace gpuwatch::model {
 namespace {
 
 using test::Slots;
-using test::TraceBuilder;
 using trace::OpClass;
 
 class RecordsTest : public test::RunTest {
  protected:
   RecordsTest() { trace_.process({}); }
-  TraceBuilder trace_;
 };
 
 TEST_F(RecordsTest, CallsAreSortedOuterBeforeInner) {

@@ -9,11 +9,9 @@ namespace gpuwatch::model {
 namespace {
 
 using test::kMs;
-using test::Slots;
-using test::TraceBuilder;
 using trace::OpClass;
 
-class StepsTest : public test::RunTest {
+class StepsTest : public test::OneThreadTest {
  protected:
   StepsTest() {
     start_ = trace_.operation("iter", OpClass::LoaderStart);
@@ -23,7 +21,6 @@ class StepsTest : public test::RunTest {
     copy_ = trace_.operation("cudaMemcpyAsync", OpClass::Copy);
     sync_ = trace_.operation("cudaStreamSynchronize", OpClass::Sync);
     wait_ = trace_.operation("sem_wait", OpClass::Wait);
-    trace_.process({});
     trace_.loader({.id = 900, .batch_size = 16});
     trace_.loader({.id = 901, .batch_size = 100});
   }
@@ -35,11 +32,7 @@ class StepsTest : public test::RunTest {
     slots_.host(optimizer_, begin * kMs, end * kMs, id);
   }
 
-  StepSeries steps() {
-    trace_.thread(0, 100, slots_);
-    run_ = build(trace_);
-    return find_steps(run_, run_.processes.at(0));
-  }
+  StepSeries steps() { return find_steps(run_, process()); }
 
   // A program of the CUDA runtime alone: waits for its loader thread, copies, launches; each launch from a
   // place of its own. Returns the end of the step.
@@ -55,9 +48,6 @@ class StepsTest : public test::RunTest {
     return at - 4000;
   }
 
-  TraceBuilder trace_;
-  Slots slots_;
-  model::Run run_;
   uint16_t start_, next_, optimizer_, launch_, copy_, sync_, wait_;
 };
 
