@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from commands import FIRST, can_run
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -101,19 +102,24 @@ def injected_environment(libgpuwatch, run_dir):
     return {**clean_environment(), "LD_PRELOAD": str(libgpuwatch), "GPUWATCH_OUT": str(run_dir)}
 
 
+@pytest.fixture(scope="session")
+def first_words():
+    return FIRST if can_run([*FIRST, "true"]) else ()
+
+
 @pytest.fixture
 def inject(request, injected_environment, gpuwatch, run_dir):
-    """inject(command, env={...}, sim=False, timeout=120, cwd=None): runs a command under injection to its end.
+    """inject(command, env={...}, sim=False, first=False, timeout=120, cwd=None): runs a command under injection to its end.
 
-    With sim=True the command finds the simulated device's libraries first.
+    With sim=True the command finds the simulated device's libraries first. With first=True it gets the CPU first.
     """
 
-    def run(command, env=None, sim=False, timeout=120, cwd=None):
+    def run(command, env=None, sim=False, first=False, timeout=120, cwd=None):
         environment = dict(injected_environment)
         if sim:
             environment["LD_LIBRARY_PATH"] = str(request.getfixturevalue("sim_lib"))
         environment.update({name: str(value) for name, value in (env or {}).items()})
-        words = [str(word) for word in command]
+        words = [*(request.getfixturevalue("first_words") if first else ()), *(str(word) for word in command)]
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=timeout, cwd=cwd)
         return InjectedRun(done.returncode, done.stdout, done.stderr, Path(environment["GPUWATCH_OUT"]), gpuwatch)
 

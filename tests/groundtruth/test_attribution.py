@@ -19,7 +19,7 @@ WORKLOADS = {
     "sync_each_step": ([], "sync-per-step"),
     # The recorder's own time around each call is the call's in the report and not in the device's log: 110 ns, on a slow
     # and busy machine 280 ns, no more than 1 % of a launch every 45 us.
-    "launch_bound": (["--dispatch-us", "40"], "launch-bound"),
+    "launch_bound": (["--operations", "100", "--dispatch-us", "40"], "launch-bound"),
     "malloc_each_step": ([], "allocator-churn"),
     "exposed_copy": ([], "blocking-copy"),
     "small_batch": ([], "small-batch"),
@@ -46,7 +46,7 @@ class Recorded:
         config = workloads / f"{name}.conf"
         if config.exists():
             environment["GWSIM_CONFIG"] = config
-        self.run = inject([workloads / name, "--steps", STEPS, *arguments], env=environment, sim=True)
+        self.run = inject([workloads / name, "--steps", STEPS, *arguments], env=environment, sim=True, first=True)
         assert self.run.returncode == 0, self.run.stderr
         self.report = self.run.report("--steps", f"{SKIPPED}:{STEPS - SKIPPED}")
         self.oracle = Oracle(truth, phases, skip_first=SKIPPED, skip_last=SKIPPED)

@@ -54,7 +54,7 @@ class Split:
     def __init__(self, inject, options, tmp_path, data_file):
         logs = tmp_path / "logs"
         logs.mkdir()
-        self.run = inject([sys.executable, PROGRAM, "--log", logs, "--file", data_file, *options])
+        self.run = inject([sys.executable, PROGRAM, "--log", logs, "--file", data_file, *options], first=True)
         assert self.run.returncode == 0, self.run.stderr
         self.oracle = InputOracle(
             logs,

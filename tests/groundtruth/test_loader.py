@@ -64,7 +64,7 @@ def run(runs, inject, tmp_path):
             words = [sys.executable, SCRIPT, "--workers", workers, "--batch", BATCH_SIZE, "--log", log]
             words += ["--think-ms", THINK_MS, *options]
             words += ["--prefetch", prefetch] if prefetch else []
-            runs[key] = Run(inject(words, env={"GPUWATCH_OUT": out}), workers, prefetch, log)
+            runs[key] = Run(inject(words, env={"GPUWATCH_OUT": out}, first=True), workers, prefetch, log)
         return runs[key]
 
     return make

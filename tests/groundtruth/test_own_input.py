@@ -33,7 +33,7 @@ def data_file(tmp_path_factory):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_input_without_a_loader(kind, data_file, inject):
-    run = inject([sys.executable, PROGRAM, kind, "--file", data_file])
+    run = inject([sys.executable, PROGRAM, kind, "--file", data_file], first=True)
     assert run.returncode == 0, run.stderr
     logged, category, other = KINDS[kind]
     own = json.loads(run.stdout)

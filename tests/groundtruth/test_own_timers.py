@@ -31,7 +31,7 @@ def images(tmp_path_factory):
 @pytest.mark.parametrize("workers", [0, 1])
 def test_data_time_of_an_imagenet_script(workers, images, inject):
     """Data-bound steps of at least 0.3 s, printed rarely: the script's "Data" average times its steps is wait_s, within 1 %."""
-    run = inject([sys.executable, PROGRAMS / "imagenet_meter.py", images, "--workers", workers])
+    run = inject([sys.executable, PROGRAMS / "imagenet_meter.py", images, "--workers", workers], first=True)
     assert run.returncode == 0, run.stderr
     step, data, steps = None, None, 0
     for line in run.stdout.splitlines():
@@ -58,7 +58,7 @@ def records(tmp_path_factory):
 @pytest.mark.parametrize("workers", [0, 1, 2])
 def test_accelerator_utilisation_of_an_io_benchmark(workers, records, inject):
     """What the accelerator is idle for is the input's share, within one point."""
-    run = inject([sys.executable, PROGRAMS / "emulated_training.py", records, "--workers", workers])
+    run = inject([sys.executable, PROGRAMS / "emulated_training.py", records, "--workers", workers], first=True)
     assert run.returncode == 0, run.stderr
     own = json.loads(run.stdout)
     rank = run.report()["ranks"][0]

@@ -337,7 +337,7 @@ for batch in timed(OwnedIterator(stage)):
 """
     script = tmp_path / "script.py"
     script.write_text(HEAD + source + TAIL)
-    done = inject([sys.executable, script, pipeline], env={"PYTHONPATH": STUBS / "site-packages"})
+    done = inject([sys.executable, script, pipeline], env={"PYTHONPATH": STUBS / "site-packages"}, first=True)
     report = done.report()
     assert report["verdict"]["id"] == "input-bound"
     (finding,) = report["findings"]

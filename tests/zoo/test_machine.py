@@ -7,8 +7,9 @@ import os
 from pathlib import Path
 
 import pytest
+from commands import can_run
 from made_machine import MadeMachine
-from zoo_case import Case, can_run
+from zoo_case import Case
 
 SCRIPT = "script.py"
 PERIOD_US = 100_000

@@ -28,9 +28,6 @@ WORTH_NAMING = 1.03  # a gain below this is none: kLeastSpeedup of analyzer/advi
 # A job that waits so much for a CPU, by the kernel's account that it printed itself, does suffer from other processes:
 # the tests' machine was busy, and saying so is right. Below kLeastDelay of cpu_contention.cpp, which sees part of the run.
 CONTENDED = 0.03
-# Where the tests may, jobs come before everybody else: what other processes of the machine do is no part of a case. Nice
-# levels count within a session's group; the group has one of its own.
-FIRST = ("setsid", "-w", "sh", "-c", 'test ! -e /proc/self/autogroup || echo -20 > /proc/self/autogroup; exec nice -n -20 "$@"', "sh")
 
 
 @dataclass
@@ -113,7 +110,6 @@ class Zoo:
         self.inject, self.folder, self.remembered = inject, folder, remembered
         self.build, self.libgpuwatch, self.workloads, self.sim_lib = build, libgpuwatch, workloads, sim_lib
         self.counting, self.count = threading.Lock(), 0
-        self.first = FIRST if can_run([*FIRST, "true"]) else ()
 
     def run(self, program, arguments, env=None, prefix=(), files=(), storage=None):
         env = dict(env or {})
@@ -126,8 +122,7 @@ class Zoo:
             if storage:
                 env.update(SlowFiles(self.build, self.made(files), **storage).environment(self.libgpuwatch))
             env["GPUWATCH_OUT"] = out
-            prefix = (*self.first, *prefix)
-            injected = self.inject([*prefix, *self.start_of(program, env), *words], env=env)
+            injected = self.inject([*prefix, *self.start_of(program, env), *words], env=env, first=True)
             self.remembered[key] = Job(injected, [program, *words, files or "", storage or ""])
         return self.remembered[key]
 
@@ -229,12 +224,3 @@ def check_healthy(job):
     """The control: nothing above info, and the report says so."""
     assert set(job.complaints) <= job.excused, f"complaints about a healthy job: {job.complaints}\n{job.say()}"
     assert job.complaints or job.report["verdict"]["id"] in ("healthy", "cpu-job"), job.say()
-
-
-def can_run(words):
-    """Whether this machine allows a command that a case needs (`unshare -m true`): it succeeds, without complaint."""
-    try:
-        done = subprocess.run(words, capture_output=True, timeout=20)
-        return done.returncode == 0 and not done.stderr
-    except OSError:
-        return False
