@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kLeastLeftWait = 0.10;
 constexpr double kLeastCpuShare = 0.70;
+constexpr double kLeastOfWait = 0.5;
 
 constexpr size_t kLeastSamples = 10;  // of workers' stacks: fewer name no function
 
@@ -22,7 +23,15 @@ constexpr Threshold kThresholds[] = {
      "below it workers alone solve the problem"},
     {"CPU time of a fetch", kLeastCpuShare, "of its duration",
      "less, and waiting for storage is the larger part"},
+    {"transforms, and waiting for a core to make them", kLeastOfWait, "of the wait for data",
+     "below it most of the wait is for something else: handing over, starting workers"},
 };
+
+bool is_most_of_the_wait(const attribute::RankAttribution& rank) {
+  using attribute::Category;
+  const double made = rank.share(Category::InputTransform) + rank.share(Category::InputCpuStarved);
+  return made >= kLeastOfWait * rank.share(attribute::Group::Input);
+}
 
 // The function that workers were seen in most, and the share of their time; else the one that makes a sample.
 void name_worst_function(Finding& finding, const RuleInput& input) {
@@ -52,7 +61,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       ++batches;
     }
   }
-  if (service <= 0 || cpu / service < kLeastCpuShare) return std::nullopt;
+  if (service <= 0 || cpu / service < kLeastCpuShare || !is_most_of_the_wait(input.rank)) return std::nullopt;
   predict::LoaderSetting setting = input.loader->setting;
   setting.workers = std::max(setting.workers, input.most_workers());
   predict::LoaderReplay all_cores = predict::replay(*input.loader, setting);
