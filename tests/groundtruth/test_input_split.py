@@ -12,6 +12,7 @@ from input_oracle import InputOracle, merged
 
 PROGRAM = Path(__file__).with_name("programs") / "logged_loader.py"
 TOLERANCE = 0.02  # of wall time, for each category
+DISTURBED = 0.03  # of wall time, in a job that sleeps instead of computing
 SKIPPED = 2  # steps at the begin: what starts the workers is another question
 
 SLOW = ["--read", "slow"]
@@ -51,10 +52,11 @@ def data_file(tmp_path_factory):
 class Split:
     """One run: gpuwatch's split and the oracle's, over the same steps."""
 
-    def __init__(self, inject, options, tmp_path, data_file):
-        logs = tmp_path / "logs"
-        logs.mkdir()
-        self.run = inject([sys.executable, PROGRAM, "--log", logs, "--file", data_file, *options], first=True)
+    def __init__(self, inject, options, folder, data_file):
+        logs = folder / "logs"
+        logs.mkdir(parents=True)
+        command = [sys.executable, PROGRAM, "--log", logs, "--file", data_file, *options]
+        self.run = inject(command, env={"GPUWATCH_OUT": folder / "run"}, first=True)
         assert self.run.returncode == 0, self.run.stderr
         self.oracle = InputOracle(
             logs,
@@ -74,6 +76,10 @@ class Split:
         self.expected = merged(expected, merge_idle)
         self.found = merged({row["category"]: row["ns"] for row in self.rank["attribution"]}, merge_idle)
 
+    def is_disturbed(self):
+        """Others took the CPU: how much of a delay fell into sleeps and reads is told to nobody."""
+        return not self.works_on_cpu and self.expected["input.cpu_starved"] > DISTURBED * self.wall
+
     def off(self):
         """{category: what the two say} where they differ by more than is allowed."""
         named = ("input.", "handover", "phase", "gil", "pagefault", "sched" if self.works_on_cpu else "phase")
@@ -87,7 +93,9 @@ class Split:
 
 @pytest.mark.parametrize("name", CONFIGURATIONS)
 def test_split_agrees_with_what_the_dataset_logged(name, inject, tmp_path, data_file):
-    split = Split(inject, CONFIGURATIONS[name], tmp_path, data_file)
+    split = Split(inject, CONFIGURATIONS[name], tmp_path / "once", data_file)
+    if split.off() and split.is_disturbed():
+        split = Split(inject, CONFIGURATIONS[name], tmp_path / "again", data_file)
     print(name, {k: f"{split.found[k] / split.wall:.2%} {split.expected[k] / split.wall:.2%}" for k in sorted({*split.found, *split.expected})})
     assert split.rank["wall_ns"] == pytest.approx(split.wall, rel=0.005)
     assert not split.off()

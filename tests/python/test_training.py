@@ -43,8 +43,9 @@ def without_names(text):
 
 
 @pytest.mark.parametrize("options", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_trace_agrees_with_program(options, run_plain, run_watched):
-    plain, watched = run_plain(command(options)), run_watched(command(options))
+def test_trace_agrees_with_program(options, run_plain, run_watched, first_words):
+    words = [*first_words, *command(options)]
+    plain, watched = run_plain(words), run_watched(words)
     assert watched.returncode == plain.returncode == 0, watched.stderr
     assert watched.stdout.splitlines()[:-1] == plain.stdout.splitlines()[:-1]
     assert without_names(watched.stderr) == without_names(plain.stderr)
