@@ -29,7 +29,7 @@ bool has_fetch_at(const std::vector<HostCall>& calls, Ns begin) {
 
 }  // namespace
 
-DataWait::DataWait(const ProcessView& view) : view_(view) {
+DataWait::DataWait(const ProcessView& view) : view_(view), crowd_(view.process()) {
   const model::Process& process = view.process();
   for (uint32_t i = 0; i < process.passes.size(); ++i) {
     const LoaderPass& pass = process.passes[i];
@@ -134,7 +134,7 @@ void DataWait::fill_fetch(Tiling& tiling, Ns end, const Delivery& delivery, Caus
   const Batch& batch = pass.batches[delivery.batch];
   if (split_of_ != &batch) {
     const Loading& thread = loading_thread(pass, batch, delivery.thread);
-    split_.emplace(batch, FetchingThread{thread.calls, thread.activity.get(), view_.lock_wait()});
+    split_.emplace(batch, FetchingThread{thread.calls, thread.activity.get(), view_.lock_wait()}, crowd_);
     split_of_ = &batch;
   }
   const bool in_order = view_.process().loaders[pass.loader].in_order != 0;

@@ -40,6 +40,7 @@ class DataWait {
   const Loading& loading_thread(const model::LoaderPass& pass, const model::Batch& batch, uint32_t consumer);
 
   const ProcessView& view_;
+  const Crowd crowd_;
   std::vector<Delivery> deliveries_;                          // by thread, then by begin
   std::map<uint32_t, std::vector<model::Interval>> pin_;      // by loader id, sorted
   std::map<std::pair<uint32_t, uint32_t>, Loading> loading_;  // by process and thread

@@ -7,6 +7,7 @@ namespace gpuwatch::attribute {
 
 using model::Batch;
 using model::HostCall;
+using model::Interval;
 using model::kNone;
 using model::Ns;
 using trace::OpClass;
@@ -15,10 +16,12 @@ Ns share_until(Ns amount, Ns when, Ns whole) {
   return whole > 0 ? static_cast<Ns>(static_cast<__int128>(amount) * when / whole) : 0;
 }
 
-FetchSplit::FetchSplit(const Batch& batch, const FetchingThread& thread) : batch_(batch), thread_(thread) {
+FetchSplit::FetchSplit(const Batch& batch, const FetchingThread& thread, const Crowd& crowd)
+    : batch_(batch), thread_(thread), crowd_(crowd) {
   if (thread.activity) {
     read_sums();
   } else {
+    crowding_ns_ = crowd.until(batch.fetch.end) - crowd.until(batch.fetch.begin);
     blocked_ns_ = batch.fetch_blocked_ns;
     collate_ns_ = batch.collate_ns;
   }
@@ -41,7 +44,7 @@ FetchSplit::FetchSplit(const Batch& batch, const FetchingThread& thread) : batch
 // Of the thread's stretches, so that the parts fit what fill_in_place() finds.
 void FetchSplit::read_sums() {
   const std::vector<HostCall>& calls = *thread_.calls;
-  const model::Interval fetch = batch_.fetch;
+  const Interval fetch = batch_.fetch;
   auto call = std::lower_bound(calls.begin(), calls.end(), fetch.begin,
                                [](const HostCall& a, Ns time) { return a.begin < time; });
   for (; call != calls.end() && call->begin < fetch.end; ++call) {
@@ -52,14 +55,16 @@ void FetchSplit::read_sums() {
   for (size_t i = activity.index_at(fetch.begin); i < activity.size(); ++i) {
     const Stretch stretch = activity[i];
     if (stretch.begin >= fetch.end) break;
-    const Ns length = std::min(stretch.end, fetch.end) - std::max(stretch.begin, fetch.begin);
+    const Interval part{std::max(stretch.begin, fetch.begin), std::min(stretch.end, fetch.end)};
+    const Ns length = part.length();
     const Category category = category_at(stretch);
     if (category == Category::InputIo) {
       blocked_ns_ += length;
     } else if (is_waiting(stretch)) {
       waiting_ns_ += length;
-    } else if (category == Category::InputCollate) {
-      collate_ns_ += length;
+    } else {
+      if (category == Category::InputCollate) collate_ns_ += length;
+      crowding_ns_ += crowd_.until(part.end) - crowd_.until(part.begin);
     }
   }
 }
@@ -96,9 +101,18 @@ Category FetchSplit::category_at(const Stretch& stretch) const {
   if (is_input_io(call.op_class)) return Category::InputIo;
   if (is_lock_wait(call, thread_.lock_wait)) return Category::InputGil;
   const auto after = std::partition_point(collates_.begin(), collates_.end(),
-                                          [&](const model::Interval& c) { return c.begin <= call.begin; });
+                                          [&](const Interval& c) { return c.begin <= call.begin; });
   const bool is_collating = after != collates_.begin() && call.begin < (after - 1)->end;
   return is_collating ? Category::InputCollate : Category::InputTransform;
+}
+
+// Of the fetch's run delay, what falls before `time`; differences over its own work add up to all of it. What
+// the crowd does not account for is other programs' doing, at any time.
+Ns FetchSplit::delay_until(Ns time) const {
+  const Ns begin = batch_.fetch.begin, crowded = std::min(delayed_ns_, crowding_ns_);
+  const Ns own = thread_.activity ? transform_ns_ + collate_ns_ : batch_.fetch.length();
+  return share_until(crowded, crowd_.until(time) - crowd_.until(begin), crowding_ns_) +
+         share_until(delayed_ns_ - crowded, time - begin, own);
 }
 
 // Sums within a stretch of the thread's own work, in proportion to its length.
@@ -109,14 +123,10 @@ void FetchSplit::fill_work(Tiling& tiling, Ns end, Cause cause) const {
     cause.category = category;
     tiling.fill_at_most(end, share_until(amount, to, whole) - share_until(amount, from, whole), cause);
   };
-  // Delay by the time that is left of each kind of work without short reads.
-  const Ns own_transform = transform_ns_ - short_io_ns_, own = own_transform + collate_ns_;
-  if (work == Category::InputTransform) {
-    fill_share(short_io_ns_, transform_ns_, Category::InputIo);
-    fill_share(share_until(delayed_ns_, own_transform, own), transform_ns_, Category::InputCpuStarved);
-  } else {
-    fill_share(delayed_ns_, own, Category::InputCpuStarved);
-  }
+  const Ns delay = delay_until(end) - delay_until(tiling.cursor());
+  if (work == Category::InputTransform) fill_share(short_io_ns_, transform_ns_, Category::InputIo);
+  cause.category = Category::InputCpuStarved;
+  tiling.fill_at_most(end, delay, cause);
   cause.category = work;
   tiling.fill(end, cause);
 }
@@ -129,8 +139,10 @@ void FetchSplit::fill_evenly(Tiling& tiling, Ns end, Cause cause) const {
     tiling.fill_at_most(end, share_until(amount, to, length) - share_until(amount, from, length), cause);
   };
   const Ns own = transform_ns_ - short_io_ns_ + collate_ns_;
+  const Ns delay = delay_until(end) - delay_until(tiling.cursor());
   fill_share(blocked_ns_ + short_io_ns_, Category::InputIo);
-  fill_share(delayed_ns_, Category::InputCpuStarved);
+  cause.category = Category::InputCpuStarved;
+  tiling.fill_at_most(end, delay, cause);
   fill_share(share_until(own - delayed_ns_, collate_ns_, own), Category::InputCollate);
   cause.category = Category::InputTransform;
   tiling.fill(end, cause);

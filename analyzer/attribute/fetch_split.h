@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the making of one batch consisted of: reading, collating, waiting for a CPU or for Python's lock,
 // transforming. Calls are taken where they happened when the thread that fetched left a trace. What is known
-// only as a sum (run delay, reads too short to be recorded, page faults that read) is spread evenly over the
-// rest. Integer ns, no remainder lost.
+// only as a sum is spread over the rest: reads too short to be recorded and page faults that read evenly, run
+// delay by where there was a crowd (crowd.h). Integer ns, no remainder lost.
 #pragma once
 
 #include <optional>
 
+#include "analyzer/attribute/crowd.h"
 #include "analyzer/attribute/process_view.h"
 #include "analyzer/attribute/tiling.h"
 
@@ -25,7 +26,7 @@ struct FetchingThread {
 
 class FetchSplit {
  public:
-  FetchSplit(const model::Batch& batch, const FetchingThread& thread);
+  FetchSplit(const model::Batch& batch, const FetchingThread& thread, const Crowd& crowd);
 
   // Fills to `end`; cursor and end lie within the fetch. `cause` gives what the slices point to.
   void fill(Tiling& tiling, model::Ns end, Cause cause) const;
@@ -35,17 +36,20 @@ class FetchSplit {
   void fill_in_place(Tiling& tiling, model::Ns end, Cause cause) const;
   void fill_evenly(Tiling& tiling, model::Ns end, Cause cause) const;
   void fill_work(Tiling& tiling, model::Ns end, Cause cause) const;
+  model::Ns delay_until(model::Ns time) const;
   bool is_waiting(const Stretch& stretch) const;
   Category category_at(const Stretch& stretch) const;
 
   const model::Batch& batch_;
   FetchingThread thread_;
+  const Crowd& crowd_;
   std::vector<model::Interval> collates_;  // calls of the fetch, in order of time
   model::Ns blocked_ns_ = 0;               // in recorded reads
   model::Ns waiting_ns_ = 0;    // in other recorded calls off its CPU: asleep, or for Python's lock
   model::Ns collate_ns_ = 0;    // neither
   model::Ns transform_ns_ = 0;  // the rest; the sums below are parts of it and of collation
   model::Ns short_io_ns_ = 0;   // of transforming: reads too short to be recorded, and page faults that read
+  model::Ns crowding_ns_ = 0;   // Crowd::until() over transforming and collating
   model::Ns delayed_ns_ = 0;    // runnable, not running; of transforming and collating, without short reads
 };
 

@@ -32,7 +32,7 @@ CONFIGURATIONS = {
     "two-loaders": ["--workers", 1, "--loaders", 2, *SLOW],
     "pickled": ["--workers", 1, *SLOW, "--payload-kib", 30_000, "--batches", 25],
     "cpu-bound": ["--workers", 1, "--cpu", "--transform-ms", 20, "--think-ms", 5],
-    "starved": ["--workers", 4, "--cpu", "--transform-ms", 60, "--think-ms", 5, "--batches", 200],
+    "starved": ["--workers", 4, "--cpu", "--transform-ms", 60, "--think-ms", 5, "--batches", 100, "--batch", 40],
     "small-reads": ["--workers", 1, "--read", "small", "--small-reads", 150],
     "inline-small-reads": ["--workers", 0, "--read", "small", "--small-reads", 150],
     "memory-map": ["--workers", 1, "--read", "map", "--map-pages", 40],
