@@ -139,6 +139,24 @@ void add_rank(const model::Run& run, const RankAttribution& rank, std::vector<st
   }
 }
 
+// What is unclear is only worth a word where records are known to be missing: else these calls needed none.
+void add_missing_records(const model::CallsWithoutRecord& missing, std::vector<std::string>& result) {
+  if (missing.all() == 0) return;
+  std::string calls;
+  const auto add = [&calls](uint64_t count, const char* what) {
+    if (count > 0) calls += fmt::format("{}{} {}", calls.empty() ? "" : ", ", count, what);
+  };
+  add(missing.launches, "launches");
+  add(missing.graph_launches, "graph launches");
+  add(missing.copies, "copies");
+  add(missing.memsets, "memsets");
+  result.push_back(
+      fmt::format("{} have no device record: lost, or not delivered when the job ended.{}", calls,
+                  missing.unclear > 0
+                      ? fmt::format(" So have {} copies and memsets that may not need one.", missing.unclear)
+                      : ""));
+}
+
 }  // namespace
 
 std::vector<std::string> limits(const model::Run& run, const std::vector<RankAttribution>& ranks) {
@@ -151,10 +169,7 @@ std::vector<std::string> limits(const model::Run& run, const std::vector<RankAtt
   if (run.kernels_total > run.kernels_matched)
     result.push_back(fmt::format("{} of {} kernels have no known launch.",
                                  run.kernels_total - run.kernels_matched, run.kernels_total));
-  if (run.launches_without_record > 0)
-    result.push_back(
-        fmt::format("{} launches have no device record: lost, or not delivered when the job ended.",
-                    run.launches_without_record));
+  add_missing_records(run.without_record, result);
   if (run.device_clock_steps > 0)
     result.push_back(
         fmt::format("The machine's clock was set {} times while device times were taken: what ran at that "

@@ -186,7 +186,7 @@ void Builder::decode(File& file) {
     note_extent(process);
     find_device_gaps(tables.cupti_changes, clock, process);
     const auto count = match_launches(process);
-    run_.launches_without_record += launches_without_record(run_, process);
+    count_calls_without_record(run_, process);
     run_.kernels_total += count.kernels;
     run_.kernels_matched += count.matched;
   }

@@ -39,6 +39,24 @@ std::vector<Launch> launches_of(const Process& process) {
   return launches;
 }
 
+// Where a call without a record counts; null where it needs none.
+uint64_t* count_of(CallsWithoutRecord& counts, const Thread& thread, const HostCall& call,
+                   const std::string& name) {
+  constexpr uint8_t kHostToHost = 0, kToDevice = 1, kOnDevice = 3;  // cudaMemcpyKind
+  if (call.op_class == OpClass::Launch) return &counts.launches;
+  if (call.op_class == OpClass::GraphLaunch) return &counts.graph_launches;
+  if (name.find("Prefetch") != std::string::npos) return nullptr;
+  const bool is_known = call.detail < thread.call_details.size();
+  const bool is_batch = name.find("Batch") != std::string::npos;  // its sizes are in arrays that are not read
+  if (!is_known || is_batch) return &counts.unclear;
+  const trace::CallDetail& detail = thread.call_details[call.detail];
+  if (detail.bytes() == 0) return nullptr;
+  if (call.op_class == OpClass::Memset) return &counts.memsets;
+  if (detail.direction() == kHostToHost) return nullptr;
+  return detail.direction() >= kToDevice && detail.direction() <= kOnDevice ? &counts.copies
+                                                                            : &counts.unclear;
+}
+
 }  // namespace
 
 MatchCount match_launches(Process& process) {
@@ -66,24 +84,22 @@ MatchCount match_launches(Process& process) {
   return count;
 }
 
-uint64_t launches_without_record(const Run& run, const Process& process) {
+void count_calls_without_record(Run& run, const Process& process) {
   std::vector<uint32_t> recorded;
   for (const auto& device : process.devices)
     for (const auto& op : device.operations) recorded.push_back(op.correlation);
-  if (recorded.empty()) return 0;
   std::sort(recorded.begin(), recorded.end());
-  uint64_t missing = 0;
   for (const auto& thread : process.threads) {
     bool is_capturing = false;
     for (const auto& call : thread.calls) {
-      if (call.op_class == OpClass::Capture)
-        is_capturing = run.operations[call.operation].name.find("BeginCapture") != std::string::npos;
-      const bool launches = call.op_class == OpClass::Launch || call.op_class == OpClass::GraphLaunch;
-      if (!launches || is_capturing || call.failed() || call.correlation_or_object == 0) continue;
-      missing += !std::binary_search(recorded.begin(), recorded.end(), call.correlation_or_object);
+      const std::string& name = run.operations[call.operation].name;
+      if (call.op_class == OpClass::Capture) is_capturing = name.find("BeginCapture") != std::string::npos;
+      if (call.correlation_or_object == 0 || !can_launch(call.op_class) || is_capturing || call.failed())
+        continue;
+      if (std::binary_search(recorded.begin(), recorded.end(), call.correlation_or_object)) continue;
+      if (uint64_t* count = count_of(run.without_record, thread, call, name)) ++*count;
     }
   }
-  return missing;
 }
 
 }  // namespace gpuwatch::model

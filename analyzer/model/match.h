@@ -14,8 +14,9 @@ struct MatchCount {
 // Fills DeviceOp::launch_thread and launch_call for every device of the process.
 MatchCount match_launches(Process& process);
 
-// Launches that CUPTI gave a correlation id and no record: lost, or not yet delivered when the process was
-// killed. Launches into a graph under capture are none.
-uint64_t launches_without_record(const Run& run, const Process& process);
+// Adds the calls that CUPTI gave a correlation id and no record: lost, or not yet delivered when the process
+// ended or was killed. Work captured into a graph, a failed call, a copy from host to host or of nothing, and
+// a prefetch leave none.
+void count_calls_without_record(Run& run, const Process& process);
 
 }  // namespace gpuwatch::model

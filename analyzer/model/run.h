@@ -105,8 +105,10 @@ struct Range {
   uint32_t name;    // ids in Run::texts, 0: none
   uint32_t domain;  // 0: the default one
   bool is_process =
-      false;             // not of this thread alone: it may have been begun by another, and ranges may cross
-  bool is_mark = false;  // a moment
+      false;              // not of this thread alone: it may have been begun by another, and ranges may cross
+  bool is_mark = false;   // a moment
+  uint32_t category = 0;  // id of its name in Run::texts, 0: none, or one without a name
+  std::optional<int64_t> payload = {};  // where it is a whole number
 };
 
 struct Thread {
@@ -281,6 +283,16 @@ struct Process {
   bool is_rank() const { return worker_of == kNone && training_thread != kNone; }
 };
 
+// Calls made while CUPTI was ours that must leave a device record, and have none: by what they asked for.
+struct CallsWithoutRecord {
+  uint64_t launches = 0, graph_launches = 0, copies = 0, memsets = 0;
+  // Copies and memsets of which it is not known that they need a record: their size, or where they go, was
+  // not seen. Nothing, and what stays on the host, is moved without one.
+  uint64_t unclear = 0;
+  uint64_t all_launches() const { return launches + graph_launches; }
+  uint64_t all() const { return launches + graph_launches + copies + memsets; }
+};
+
 struct Run {
   std::string directory, run_id;
   std::vector<Process> processes;
@@ -291,7 +303,7 @@ struct Run {
   uint64_t events = 0;
   uint64_t bytes = 0;
   uint64_t kernels_total = 0, kernels_matched = 0;
-  uint64_t launches_without_record = 0;  // made while CUPTI was ours, and no device record came
+  CallsWithoutRecord without_record;
   size_t device_clock_steps = 0;
   double device_units_per_ns = 1;    // not 1: device times were another tool's
   Ns clock_error_ns = 0;             // worst residual between device and host clocks, 0 without a device

@@ -158,7 +158,7 @@ double own_cost_share(const Report& report) {
 }
 
 double matched_share(const model::Run& run) {
-  const uint64_t expected = run.kernels_total + run.launches_without_record;
+  const uint64_t expected = run.kernels_total + run.without_record.all_launches();
   return expected > 0 ? double(run.kernels_matched) / double(expected) : 1;
 }
 

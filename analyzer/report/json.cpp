@@ -117,7 +117,13 @@ Json coverage(const Report& report) {
   result["sources"] = sources;
   result["launches_matched_share"] =
       report.run.kernels_total ? Json(matched_share(report.run)) : Json(nullptr);
-  result["launches_without_record"] = report.run.launches_without_record;
+  const model::CallsWithoutRecord& missing = report.run.without_record;
+  result["launches_without_record"] = missing.all_launches();
+  result["calls_without_record"] = {{"launches", missing.launches},
+                                    {"graph_launches", missing.graph_launches},
+                                    {"copies", missing.copies},
+                                    {"memsets", missing.memsets},
+                                    {"unclear", missing.unclear}};
   return result;
 }
 

@@ -8,6 +8,8 @@
 //   use      ten memsets and a synchronisation
 //   flood    more operations behind one another than there is room for records of
 //   quick    as use; leaves by _exit with finished work that nobody has fetched
+//   leave    returns from main with work of each kind that the device has not come to
+//   mixed    work of each kind, until it is killed
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <cupti.h>
@@ -95,6 +97,72 @@ void flood() {
   sleep(4);  // to be fetched: at its end a program is held up for no more than 100 ms
 }
 
+// Each kind of work that leaves a device record, and calls that leave none.
+class Mixed {
+ public:
+  Mixed() {
+    require(cudaMallocHost(&host_, kBytes), "cudaMallocHost");
+    CUmodule module;
+    auto* get = in<decltype(cuModuleGetFunction)>(kDriver, "cuModuleGetFunction");
+    require(in<decltype(cuModuleLoadData)>(kDriver, "cuModuleLoadData")(&module, ""), "cuModuleLoadData");
+    require(get(&short_, module, "mixed_20us") || get(&long_, module, "hold_4000ms"), "cuModuleGetFunction");
+    require(cudaStreamCreate(&stream_), "cudaStreamCreate");
+    require(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal), "cudaStreamBeginCapture");
+    require(cudaMemsetAsync(device_, 1, kBytes, stream_), "captured cudaMemsetAsync");
+    require(cudaMemcpyAsync(host_, device_, kBytes, cudaMemcpyDeviceToHost, stream_), "captured copy");
+    cudaGraph_t graph;
+    require(cudaStreamEndCapture(stream_, &graph), "cudaStreamEndCapture");
+    require(cudaGraphInstantiate(&graph_, graph, 0), "cudaGraphInstantiate");
+  }
+
+  void enqueue() {
+    launch(short_);
+    require(cudaMemsetAsync(device_, 0, kBytes, stream_), "cudaMemsetAsync");
+    require(cudaMemcpyAsync(device_, host_, kBytes, cudaMemcpyHostToDevice, stream_), "to the device");
+    require(cudaMemcpyAsync(device_ + kBytes, device_, kBytes, cudaMemcpyDeviceToDevice, stream_), "copy");
+    require(cudaMemcpyAsync(host_, device_, kBytes, cudaMemcpyDeviceToHost, stream_), "from the device");
+    require(cudaGraphLaunch(graph_, stream_), "cudaGraphLaunch");
+    require(cudaMemsetAsync(device_, 0, 0, stream_), "cudaMemsetAsync of nothing");
+    require(cudaMemcpyAsync(device_, host_, 0, cudaMemcpyHostToDevice, stream_), "copy of nothing");
+  }
+  void enqueue_on_host() {
+    char other[64];
+    require(cudaMemcpy(other, host_, sizeof other, cudaMemcpyHostToHost), "copy on the host");
+  }
+  void hold_device_for_seconds() { launch(long_); }
+  void wait() { require(cudaStreamSynchronize(stream_), "cudaStreamSynchronize"); }
+
+ private:
+  void launch(CUfunction kernel) {
+    require(launch_(kernel, 8, 1, 1, 64, 1, 1, 0, stream_, nullptr, nullptr), "cuLaunchKernel");
+  }
+
+  static constexpr size_t kBytes = 64 << 10;
+  decltype(cuLaunchKernel)* const launch_ = in<decltype(cuLaunchKernel)>(kDriver, "cuLaunchKernel");
+  char* const device_ = static_cast<char*>(allocate(2 * kBytes));
+  void* host_ = nullptr;
+  CUfunction short_ = nullptr, long_ = nullptr;
+  cudaStream_t stream_ = nullptr;
+  cudaGraphExec_t graph_ = nullptr;
+};
+
+void leave() {
+  Mixed mixed;
+  for (int i = 0; i < 20; ++i) mixed.enqueue();
+  mixed.enqueue_on_host();
+  mixed.wait();
+  sleep(1);  // these are fetched
+  mixed.hold_device_for_seconds();
+  for (int i = 0; i < 20; ++i) mixed.enqueue();
+}
+
+[[noreturn]] void run_until_killed() {
+  for (Mixed mixed;; usleep(20'000)) {
+    for (int i = 0; i < 20; ++i) mixed.enqueue();
+    mixed.wait();
+  }
+}
+
 void forking() {
   use_device();
   const pid_t child = fork();
@@ -127,7 +195,11 @@ int main(int argc, char** argv) {
   } else if (!std::strcmp(mode, "quick")) {
     use_device();
     _exit(7);
+  } else if (!std::strcmp(mode, "leave")) {
+    leave();
+  } else if (!std::strcmp(mode, "mixed")) {
+    run_until_killed();
   } else {
-    fail("around, holder, fork, use, flood or quick");
+    fail("around, holder, fork, use, flood, quick, leave or mixed");
   }
 }

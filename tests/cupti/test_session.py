@@ -2,6 +2,7 @@
 """The CUPTI session against the simulated device's own log: every operation, its times, its call."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -139,34 +140,111 @@ def test_a_quick_exit_fetches_what_is_finished(on_device, guest):
     assert [op.correlation for op in trace.of_kind("memset")] == sorted(calls)
 
 
-def test_a_killed_job_keeps_what_was_fetched(injected_environment, sim_lib, workloads, gpuwatch, run_dir, tmp_path):
-    truth = tmp_path / "truth.jsonl"
-    environment = {**injected_environment, "LD_LIBRARY_PATH": str(sim_lib), "GWSIM_TRUTH": str(truth)}
-    job = subprocess.Popen([workloads / "sync_each_step", "--steps", "100000"], env=environment, stdout=subprocess.DEVNULL)
+def group_of(op):
+    """Where coverage.calls_without_record counts the call that made this operation of the log; None: a graph's node."""
+    if op["kind"] == "graph":
+        return "graph_launches"
+    if "graph" in op:
+        return None
+    return {"kernel": "launches", "memset": "memsets"}.get(op["kind"], "copies")
 
-    def samples():
+
+RECORDS = {"launches": ["kernel"], "graph_launches": ["graph"], "copies": ["h2d", "d2h", "d2d"], "memsets": ["memset"]}
+CALLS = {
+    "cuLaunchKernel": "launches", "cudaGraphLaunch": "graph_launches", "cudaMemsetAsync": "memsets", "cudaMemcpyAsync": "copies",
+}  # fmt: skip
+
+
+def calls_with_records(trace):
+    """Correlation ids by group, without what the guest's capture took and what moved nothing."""
+    capture_ended = next((call.end_ns for call in trace.calls if call.name == "cudaStreamEndCapture"), math.inf)
+    result = {group: set() for group in RECORDS}
+    for call in trace.calls:
+        group = CALLS.get(call.name)
+        if group and call.a and call.begin_ns > capture_ended and (group not in ("copies", "memsets") or call.detail[0] > 0):
+            result[group].add(call.a)
+    return result
+
+
+def assert_said(report, missing):
+    """The report counts what is missing, by kind, and says so in one sentence."""
+    counted = report["coverage"]["calls_without_record"]
+    assert counted == {**{group: len(ids) for group, ids in missing.items()}, "unclear": 0}
+    assert report["coverage"]["launches_without_record"] == counted["launches"] + counted["graph_launches"]
+    said = [sentence for sentence in report["limits"] if "have no device record" in sentence]
+    words = [f"{len(ids)} {group.replace('_', ' ')}" for group, ids in missing.items() if ids]
+    assert [sentence.split(" have ")[0] for sentence in said] == ([", ".join(words)] if words else [])
+
+
+def test_what_has_not_come_when_the_job_ends_is_counted(on_device, guest):
+    done, trace, truth = on_device([guest, "leave"])
+    missing = {}
+    for group, kinds in RECORDS.items():
+        did = {op["corr"] for op in truth.ops if group_of(op) == group}
+        seen = {op.correlation for op in trace.of_kind(*kinds)}
+        assert seen < did, group
+        missing[group] = did - seen
+    # Twenty rounds behind a kernel of seconds, and that kernel.
+    assert {group: len(ids) for group, ids in missing.items()} == {
+        "launches": 21, "graph_launches": 20, "copies": 60, "memsets": 20
+    }  # fmt: skip
+    assert_said(done.report(), missing)
+
+
+def fetch_times(trace):
+    """When records were fetched: a sample of the device's clock follows each fetch."""
+    return sorted(row["monotonic_ns"] for row in trace.tables["ClockSample"] if row["device_ns"])
+
+
+def missing_in(trace):
+    """Correlation ids by group that have no record."""
+    calls = calls_with_records(trace)
+    return {group: ids - {op.correlation for op in trace.of_kind(*RECORDS[group])} for group, ids in calls.items()}
+
+
+def killed_in_mid_run(command, environment, run_dir):
+    """Runs the command until its trace has four fetches and something of each kind behind the last, then kills it.
+
+    It is stopped while one looks, so that nothing is fetched between the look and the kill."""
+
+    def is_worth_killing():
         try:
-            return [row for row in DeviceTrace(run_dir).tables["ClockSample"] if row["device_ns"]]
+            trace = DeviceTrace(run_dir)
         except (AssertionError, IndexError, FileNotFoundError):
-            return []
+            return False  # it has only begun
+        return len(fetch_times(trace)) >= 4 and all(missing_in(trace).values())
 
+    job = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 60
-        while len(samples()) < 4 and time.monotonic() < until:
-            time.sleep(0.2)
+        for _ in range(120):
+            time.sleep(0.5)
+            os.kill(job.pid, signal.SIGSTOP)
+            os.waitpid(job.pid, os.WUNTRACED)
+            if is_worth_killing():
+                break
+            os.kill(job.pid, signal.SIGCONT)
+        else:
+            pytest.fail("there was never anything to be lost")
     finally:
         os.kill(job.pid, signal.SIGKILL)
         job.wait()
-    trace = DeviceTrace(run_dir)
-    fetches = sorted(row["monotonic_ns"] for row in trace.tables["ClockSample"] if row["device_ns"])
-    assert len(fetches) >= 4
-    # A sample follows each fetch, so what ended before the last sample but one is there.
-    kept = {op.correlation for op in trace.of_kind("kernel")}
-    launched = {call.a for call in trace.calls if "Launch" in call.name and call.end_ns < fetches[-3]}
-    assert launched and launched <= kept
-    # What is missing is said: launches that got a correlation id and no record.
+    return DeviceTrace(run_dir)
+
+
+def test_a_killed_job_is_one_fetch_short_and_says_by_how_much(injected_environment, sim_lib, guest, gpuwatch, run_dir, tmp_path):
+    log = tmp_path / "truth.jsonl"
+    environment = {**injected_environment, "LD_LIBRARY_PATH": str(sim_lib), "GWSIM_TRUTH": str(log)}
+    trace = killed_in_mid_run([guest, "mixed"], environment, run_dir)
+    truth = Truth(log)  # to within 32 KiB of the end
+    before_last = fetch_times(trace)[-2] - CLOCK_ERROR_NS
+    missing = missing_in(trace)
+    for group, kinds in RECORDS.items():
+        seen = {op.correlation for op in trace.of_kind(*kinds)}
+        did = {op["corr"]: op["end"] for op in truth.ops if group_of(op) == group}
+        # What the device had done before the last fetch began, which was after the sample before it, is there.
+        due = {corr for corr, end in did.items() if end < before_last}
+        assert due and due <= seen, group
+        # Every operation of the log has a record or a call that counts as without, but for the call that was cut off.
+        assert missing[group] and len(did.keys() - seen - missing[group]) <= 1, group
     done = subprocess.run([gpuwatch, "analyze", run_dir, "--json"], capture_output=True, text=True, check=True)
-    report = json.loads(done.stdout)
-    missing = {call.a for call in trace.calls if "Launch" in call.name and call.a} - kept
-    assert report["coverage"]["launches_without_record"] == len(missing)
-    assert any("have no device record" in sentence for sentence in report["limits"]) == bool(missing)
+    assert_said(json.loads(done.stdout), missing)
