@@ -87,6 +87,37 @@ std::vector<double> step_ends(const StreamRecording& recording, double& busy_ns)
   return ends;
 }
 
+// The launches that a graph of each step replaces, numbered within the step. The event that begins a step is
+// none of them: one launch remains, the graph's.
+class CapturedLaunches {
+ public:
+  std::optional<size_t> place_of(const HostEvent& event) {
+    const bool follows = event.step == step_;
+    step_ = event.step;
+    if (!follows) next_ = 0;
+    if (event.op_class != trace::OpClass::Launch || event.role != HostRole::kEnqueue) return std::nullopt;
+    if (!follows) return std::nullopt;
+    return next_++;
+  }
+
+ private:
+  uint32_t step_ = model::kNone;
+  size_t next_ = 0;
+};
+
+// In how many steps the host was longer than this before a launch, by the launch's place in its step.
+std::vector<uint32_t> long_gaps_by_place(const StreamRecording& recording, double longest_gap_ns) {
+  std::vector<uint32_t> counts;
+  CapturedLaunches launches;
+  for (const HostEvent& event : recording.events) {
+    const auto place = launches.place_of(event);
+    if (!place) continue;
+    if (*place >= counts.size()) counts.resize(*place + 1, 0);
+    counts[*place] += event.gap_ns > longest_gap_ns;
+  }
+  return counts;
+}
+
 double waves(double blocks, double slots) {
   return std::max(1.0, std::ceil(blocks / slots));
 }
@@ -162,20 +193,22 @@ void move_to_own_stream(StreamRecording& recording, const EventFilter& which) {
   }
 }
 
-void capture_launches(StreamRecording& recording, double longest_gap_ns, double kernel_gap_ns) {
-  uint32_t step = model::kNone;
+void capture_launches(StreamRecording& recording, double longest_gap_ns, double recurring_share,
+                      double kernel_gap_ns) {
+  const std::vector<uint32_t> long_gaps = long_gaps_by_place(recording, longest_gap_ns);
+  CapturedLaunches launches;
   for (HostEvent& event : recording.events) {
-    bool launch = event.op_class == trace::OpClass::Launch;
+    const auto place = launches.place_of(event);
+    if (!place) continue;
     // Short gaps between launches are the framework's dispatch; a graph replays without them.
-    bool follows = event.step == step;
-    step = event.step;
-    if (!launch || event.role != HostRole::kEnqueue) continue;
-    if (!follows) continue;  // one launch a step remains: the graph's
-    if (event.gap_ns <= longest_gap_ns) event.gap_ns = 0;
+    const bool is_long = event.gap_ns > longest_gap_ns;
+    if (!is_long || long_gaps[*place] < recurring_share * double(recording.steps)) event.gap_ns = 0;
     event.cost_ns = 0;
-    for (uint32_t i = 0; i < event.op_count; ++i)
-      recording.ops[event.first_op + i].latency_ns =
-          std::min(recording.ops[event.first_op + i].latency_ns, kernel_gap_ns);
+    for (uint32_t i = 0; i < event.op_count; ++i) {
+      StreamOp& op = recording.ops[event.first_op + i];
+      op.latency_ns = 0;
+      op.duration_ns += kernel_gap_ns;  // its stream is not free for the next one until then
+    }
   }
 }
 

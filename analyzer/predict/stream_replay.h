@@ -82,7 +82,11 @@ void make_asynchronous(StreamRecording& recording, const EventFilter& which, dou
                        const std::vector<model::DeviceOp>& operations, double enqueue_cost_ns);
 // The copies run beside everything else; what followed one on its stream waits for it, as for an event.
 void move_to_own_stream(StreamRecording& recording, const EventFilter& which);
-void capture_launches(StreamRecording& recording, double longest_gap_ns, double kernel_gap_ns);
+// A step's launches become a graph's: no host time before each, kernels `kernel_gap_ns` apart. Of host time
+// before a launch that is longer than `longest_gap_ns` that stays which is as long before the same launch in
+// `recurring_share` of the steps or more: 0 keeps all of it.
+void capture_launches(StreamRecording& recording, double longest_gap_ns, double recurring_share,
+                      double kernel_gap_ns);
 void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
                  const model::Device& device);
 void drop_calls(StreamRecording& recording, const EventFilter& which);

@@ -75,10 +75,30 @@ TEST(StreamReplay, RemovesLaunchesButKeepsTheScriptsOwnWork) {
   std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
   step[0].gap_us = 1000;  // not dispatch: the script computes
   StreamRecording recording = record(step);
-  capture_launches(recording, 100e3, 1e3);
+  capture_launches(recording, 100e3, 0.5, 1e3);
   double ms = replay(recording).step_ms;
   EXPECT_LT(ms, 1.3);
   EXPECT_GT(ms, 1.0);
+}
+
+// The host loses its core for 300 us once a step, each time at another launch; its own work is at one.
+TEST(StreamReplay, TellsALateHostFromTheScriptsOwnWorkByWhereItRecurs) {
+  constexpr size_t kLaunches = 30, kOwn = 12;
+  std::vector<Action> step(kLaunches, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
+  step[kOwn].gap_us = 200;
+  StreamRecording recording = record(step);
+  for (HostEvent& event : recording.events) {
+    const size_t place = size_t(&event - recording.events.data()) % kLaunches;
+    const size_t late = 1 + event.step * 7 % (kLaunches - 1);
+    if (place == late && place != kOwn) event.gap_ns += 300e3;
+  }
+  const double all_ms = 0.012 + 0.2;  // the graph's launch and the own work, beside which the kernels run
+  const double late_ms = 0.3 * (kLaunches - 2) / (kLaunches - 1);
+  StreamRecording expected = recording, slowest = recording;
+  capture_launches(expected, 100e3, 0.5, 0);
+  capture_launches(slowest, 100e3, 0, 0);
+  EXPECT_NEAR(replay(expected).step_ms, all_ms, 0.05 * all_ms);
+  EXPECT_NEAR(replay(slowest).step_ms, all_ms + late_ms, 0.05 * (all_ms + late_ms));
 }
 
 TEST(StreamReplay, ScalesKernelsByWholeWaves) {
