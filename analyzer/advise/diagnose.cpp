@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/rule.h"
@@ -60,18 +61,23 @@ RuleInput make_input(const model::Run& run, const attribute::RankAttribution& ra
   return input;
 }
 
-// What a change gains at least. A ceiling is no promise: half of what it allows is what it ranks with.
-double ranking_gain(const Finding& finding) {
-  if (finding.prediction) return finding.prediction->speedup.low;
+// A ceiling is no promise: at least, it gains nothing, and nothing is expected of it. Nor is a change worse
+// than no change, for it can be taken back.
+predict::Range gain(const Finding& finding) {
+  if (finding.prediction) {
+    const predict::Range& speedup = finding.prediction->speedup;
+    return {std::max(1.0, speedup.low), std::max(1.0, speedup.expected), speedup.high};
+  }
   double ceiling = finding.ceiling_speedup.value_or(1);
   if (finding.lost_share < 1) ceiling = std::min(ceiling, 1 / (1 - finding.lost_share));
-  return 1 + (ceiling - 1) / 2;
+  return {1, 1, ceiling};
 }
 
 bool ranks_before(const Finding& a, const Finding& b) {
   bool a_complains = a.severity != Severity::kInfo, b_complains = b.severity != Severity::kInfo;
   if (a_complains != b_complains) return a_complains;
-  return ranking_gain(a) > ranking_gain(b);
+  const predict::Range of_a = gain(a), of_b = gain(b);
+  return std::tie(of_a.low, of_a.expected, of_a.high) > std::tie(of_b.low, of_b.expected, of_b.high);
 }
 
 bool complains(const std::vector<Finding>& findings) {

@@ -160,6 +160,10 @@ TEST(LaunchBound, PredictsAGraph) {
   ASSERT_NE(finding, nullptr);
   ASSERT_TRUE(finding->prediction);
   EXPECT_GT(finding->prediction->speedup.low, 2);
+  // The device is the slower one: kernels at once behind one another, or with a microsecond between them.
+  const double at_once_ms = 50 * 0.003, apart_ms = 50 * 0.004;
+  EXPECT_LE(finding->prediction->value.low, at_once_ms);
+  EXPECT_GE(finding->prediction->value.high, apart_ms);
 }
 
 TEST(LaunchBound, LeavesLongHostWorkAlone) {
@@ -201,6 +205,29 @@ TEST(GpuUnused, SaysWhy) {
   job.process().facts["CUDA_VISIBLE_DEVICES"] = "";
   diagnosis = diagnose(job.run, job.ranks);
   EXPECT_EQ(find(diagnosis, "gpu-unused")->fix.setting, "CUDA_VISIBLE_DEVICES");
+}
+
+// "At most 16 times" may be nothing; "1.4 to 1.6 times" is not.
+TEST(Findings, APredictionGoesBeforeAHigherCeiling) {
+  test::Job job = test::make_device_job({{.gap_us = 300, .device_us = 500, .blocks = 12}, kSync}, kSteps);
+  test::set_shares(job, {{Category::Sync, 0.37}});
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding *sync = find(diagnosis, "sync-per-step"), *batch = find(diagnosis, "small-batch");
+  ASSERT_TRUE(sync && batch);
+  ASSERT_TRUE(sync->prediction && !batch->prediction);
+  EXPECT_GT(*batch->ceiling_speedup, 4 * sync->prediction->speedup.high);
+  EXPECT_LT(sync, batch);  // of one vector
+}
+
+TEST(Findings, OfCeilingsTheHigherGoesFirst) {
+  Action allocate{.op_class = OpClass::Alloc, .cost_us = 300};
+  test::Job job = test::make_device_job({allocate, {.gap_us = 50, .device_us = 500}, kSync}, 10);
+  test::set_shares(job, {{Category::Sync, 0.5}, {Category::Alloc, 0.2}});
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding *sync = find(diagnosis, "sync-per-step"), *churn = find(diagnosis, "allocator-churn");
+  ASSERT_TRUE(sync && churn);
+  ASSERT_TRUE(!sync->prediction && !churn->prediction);
+  EXPECT_LT(sync, churn);
 }
 
 TEST(Findings, OfSeveralRanksAreMerged) {
