@@ -18,7 +18,9 @@ void add_reported_range(Finding& finding, const RuleInput& input,
   model::Ns all = 0;
   for (const model::Interval& interval : intervals) all += interval.length();
   if (double(inside->ns) < kMost * double(all)) return;
-  finding.evidence.push_back({fmt::format("inside NVTX range '{}'", io::printable(inside->name)),
+  const std::string category =
+      inside->category.empty() ? "" : fmt::format(" of category '{}'", io::printable(inside->category));
+  finding.evidence.push_back({fmt::format("inside NVTX range '{}'{}", io::printable(inside->name), category),
                               double(inside->ns) / 1e6 / double(input.rank.steps.size()), "ms a step"});
 }
 

@@ -62,10 +62,10 @@ std::vector<const Range*> select(const Thread& thread, Wanted wanted) {
   return selected;
 }
 
-const std::string& name_of(const Run& run, const Range& range) {
-  static const std::string kNoName;
-  const auto text = run.texts.find(range.name);
-  return text == run.texts.end() ? kNoName : text->second;
+const std::string& text_of(const Run& run, uint32_t id) {
+  static const std::string kNone;
+  const auto text = run.texts.find(id);
+  return text == run.texts.end() ? kNone : text->second;
 }
 
 // Remembers the answer for each text: there are far fewer names than ranges.
@@ -74,7 +74,7 @@ class Meanings {
   explicit Meanings(const Run& run) : run_(run) {}
   RangeMeaning of(const Range& range) {
     const auto [known, is_new] = known_.try_emplace(range.name, RangeMeaning::kOther);
-    if (is_new) known->second = meaning_of(name_of(run_, range));
+    if (is_new) known->second = meaning_of(text_of(run_, range.name));
     return known->second;
   }
 
@@ -93,7 +93,7 @@ class Groups {
  private:
   const std::string& name(const Range& range) {
     const auto [known, is_new] = names_.try_emplace(range.name);
-    if (is_new) known->second = recurring_name(name_of(run_, range));
+    if (is_new) known->second = recurring_name(text_of(run_, range.name));
     return known->second;
   }
   const Run& run_;
@@ -134,6 +134,31 @@ size_t steps_with_one(const std::vector<const Range*>& ranges, const std::vector
   return with_one;
 }
 
+// A step's number. Where a job starts anew at each epoch, nearly all still do.
+bool counts_up(const std::vector<const Range*>& ranges) {
+  size_t next = 0;
+  for (size_t i = 1; i < ranges.size(); ++i)
+    next += uint64_t(*ranges[i]->payload) == uint64_t(*ranges[i - 1]->payload) + 1;
+  return double(next) >= kNearlyAll * double(ranges.size() - 1);
+}
+
+template <class Wanted>
+std::vector<Step> outermost_steps(const Groups& groups, Wanted wanted) {
+  std::vector<const std::vector<const Range*>*> candidates;
+  for (const auto& [name, ranges] : groups.all())
+    if (ranges.size() >= kFewestSteps && wanted(ranges)) candidates.push_back(&ranges);
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](auto* a, auto* b) { return a->size() > b->size(); });
+  if (candidates.size() > kMostStepNames) candidates.resize(kMostStepNames);
+  for (const auto* ranges : candidates) {
+    const bool is_inside = std::any_of(candidates.begin(), candidates.end(), [&](const auto* other) {
+      return other != ranges && 2 * count_within(*ranges, *other) > ranges->size();
+    });
+    if (!is_inside) return from_begin_to_begin(*ranges);
+  }
+  return {};
+}
+
 }  // namespace
 
 RangeMeaning meaning_of(std::string_view name) {
@@ -171,23 +196,14 @@ std::vector<Interval> ranges_with_meaning(const Run& run, const Thread& thread, 
 
 std::vector<Step> find_range_steps(const Run& run, const Thread& thread) {
   Meanings meanings(run);
-  Groups groups(run);
-  for (const Range* range :
-       select(thread, [&](const Range& r) { return meanings.of(r) == RangeMeaning::kStep; }))
-    groups.add(*range);
-  std::vector<const std::vector<const Range*>*> candidates;
-  for (const auto& [name, ranges] : groups.all())
-    if (ranges.size() >= kFewestSteps) candidates.push_back(&ranges);
-  std::stable_sort(candidates.begin(), candidates.end(),
-                   [](auto* a, auto* b) { return a->size() > b->size(); });
-  if (candidates.size() > kMostStepNames) candidates.resize(kMostStepNames);
-  for (const auto* ranges : candidates) {
-    const bool is_inside = std::any_of(candidates.begin(), candidates.end(), [&](const auto* other) {
-      return other != ranges && 2 * count_within(*ranges, *other) > ranges->size();
-    });
-    if (!is_inside) return from_begin_to_begin(*ranges);
+  Groups named(run), numbered(run);
+  for (const Range* range : select(thread, [](const Range&) { return true; })) {
+    const RangeMeaning meaning = meanings.of(*range);
+    if (meaning == RangeMeaning::kStep) named.add(*range);
+    if (meaning == RangeMeaning::kOther && range->payload) numbered.add(*range);
   }
-  return {};
+  std::vector<Step> steps = outermost_steps(named, [](const auto&) { return true; });
+  return steps.empty() ? outermost_steps(numbered, counts_up) : steps;
 }
 
 std::vector<Step> align_to_ranges(const Run& run, const Thread& thread, const std::vector<Step>& steps) {
@@ -214,7 +230,7 @@ std::optional<RangeShare> innermost_range(const Run& run, const Thread& thread,
   // Ranges begin in order, so the last one that has begun and not ended is the innermost; ends cut the time
   // too.
   const auto ranges = select(thread, [](const Range& range) { return !range.is_process; });
-  std::map<std::string, Ns> inside;
+  std::map<std::pair<std::string, uint32_t>, Ns> inside;  // by recurring name and category
   std::vector<const Range*> open;
   size_t next = 0;
   for (const Interval& interval : intervals) {
@@ -227,15 +243,15 @@ std::optional<RangeShare> innermost_range(const Run& run, const Thread& thread,
       Ns until = next < ranges.size() ? std::min(interval.end, ranges[next]->begin) : interval.end;
       if (!open.empty()) {
         until = std::min(until, open.back()->end);
-        inside[recurring_name(name_of(run, *open.back()))] += until - at;
+        inside[{recurring_name(text_of(run, open.back()->name)), open.back()->category}] += until - at;
       }
       at = until;
     }
   }
   const auto most = std::max_element(inside.begin(), inside.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == inside.end() || most->first.empty()) return std::nullopt;
-  return RangeShare{most->first, most->second};
+  if (most == inside.end() || most->first.first.empty()) return std::nullopt;
+  return RangeShare{most->first.first, text_of(run, most->first.second), most->second};
 }
 
 }  // namespace gpuwatch::model

@@ -29,8 +29,9 @@ std::string recurring_name(std::string_view name);
 // In order of their begin, outermost ones only.
 std::vector<Interval> ranges_with_meaning(const Run& run, const Thread& thread, RangeMeaning meaning);
 
-// From each range that is a step to the next; so time between two belongs to the first. Of names within each
-// other the outermost counts. Empty for less than three.
+// From each range that is a step to the next; so time between two belongs to the first. A step by its name;
+// where no name says so, by a payload that counts up by one. Of several within each other the outermost
+// counts. Empty for less than three.
 std::vector<Step> find_range_steps(const Run& run, const Thread& thread);
 
 // Steps that were found by other means, moved to the begins of the range, whatever its name, that recurs once
@@ -40,6 +41,7 @@ std::vector<Step> align_to_ranges(const Run& run, const Thread& thread, const st
 // The range, innermost, in which most of these intervals' time was. `intervals` are in order and disjoint.
 struct RangeShare {
   std::string name;
+  std::string category;  // empty: none
   Ns ns = 0;
 };
 std::optional<RangeShare> innermost_range(const Run& run, const Thread& thread,

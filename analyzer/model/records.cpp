@@ -54,7 +54,7 @@ class Decoder {
 
  private:
   void host(const RawSlot& slot, const uint8_t* detail);
-  bool range(const RawSlot& slot);
+  bool range(const RawSlot& slot, const uint8_t* detail);
   void device(const RawSlot& slot);
   void stack(const RawSlot& slot);
   void keep_io_counts(const uint8_t* detail);
@@ -128,7 +128,7 @@ void Decoder::chunk(const io::ChunkRef& ref) {
 
 void Decoder::host(const RawSlot& slot, const uint8_t* detail) {
   HostCall call;
-  if (range(slot)) return;
+  if (range(slot, detail)) return;
   call.begin = context_.host_clock.map(slot.start, begin_cursor_);
   call.end = context_.host_clock.map(end_of(slot), end_cursor_);
   call.correlation_or_object = slot.a;
@@ -141,8 +141,24 @@ void Decoder::host(const RawSlot& slot, const uint8_t* detail) {
   thread_->calls.push_back(call);
 }
 
+// Narrow types were stored by their low bits.
+std::optional<int64_t> whole_number(const trace::RangeDetail& about) {
+  enum : uint8_t { kUint64 = 1, kInt64 = 2, kUint32 = 4, kInt32 = 5 };  // nvtxPayloadType_t
+  switch (about.payload_type()) {
+    case kUint64:
+    case kInt64:
+      return static_cast<int64_t>(about.payload());
+    case kUint32:
+      return static_cast<uint32_t>(about.payload());
+    case kInt32:
+      return static_cast<int32_t>(about.payload());
+    default:
+      return std::nullopt;
+  }
+}
+
 // Ranges are no calls: they nest as the job likes, and a call that holds others is not explained by one.
-bool Decoder::range(const RawSlot& slot) {
+bool Decoder::range(const RawSlot& slot, const uint8_t* detail) {
   const OpClass op_class = context_.operations[operation(slot.op)].op_class;
   const bool is_range =
       op_class == OpClass::Range || op_class == OpClass::ProcessRange || op_class == OpClass::Mark;
@@ -150,6 +166,11 @@ bool Decoder::range(const RawSlot& slot) {
   thread_->ranges.push_back({context_.host_clock.map(slot.start, begin_cursor_),
                              context_.host_clock.map(end_of(slot), end_cursor_), text(slot.b), text(slot.a),
                              op_class == OpClass::ProcessRange, op_class == OpClass::Mark});
+  if (!detail) return true;
+  trace::RangeDetail about;
+  std::memcpy(&about, detail, sizeof about);
+  thread_->ranges.back().category = text(about.category_name());
+  thread_->ranges.back().payload = whole_number(about);
   return true;
 }
 

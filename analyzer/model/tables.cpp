@@ -80,7 +80,7 @@ class TableVisitor {
   void operator()(const trace::Operation& t);
   void operator()(const trace::Process& t);
   void operator()(const trace::ThreadName& t) {
-    of(t.process()).thread_names.emplace(t.thread(), text(t.name()));
+    of(t.process()).thread_names[t.thread()] = text(t.name());  // a later one is a new name
   }
   void operator()(const trace::ClockSample& t);
   void operator()(const trace::Module& t) {

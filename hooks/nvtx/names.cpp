@@ -53,6 +53,7 @@ struct Table {
 constinit Table<uint32_t, 8192> g_ids{};  // by hash of the text
 constinit Table<Name*, 4096> g_handles{};
 constinit Table<Name*, 1024> g_categories{};
+constinit Table<Name*, 256> g_threads{};  // by gettid()
 
 uint64_t mix(uint64_t hash, uint64_t word) noexcept {
   hash = (hash ^ word) * 0x9e3779b97f4a7c15;
@@ -174,6 +175,14 @@ uint64_t key_of(const void* domain, uint32_t category) noexcept {
   return key ? key : 1;
 }
 
+void write_thread_name(uint64_t thread, Name* name) noexcept {
+  trace::ThreadNameFields fields;
+  fields.process = record::process_ordinal();
+  fields.thread = static_cast<uint32_t>(thread);
+  fields.name = id_of(name);
+  if (fields.name) record::put(fields);
+}
+
 }  // namespace
 
 uint32_t text_id(const char* text) noexcept {
@@ -225,6 +234,23 @@ void name_category(const void* domain, uint32_t category, Name* name) noexcept {
 
 Name* category_name(const void* domain, uint32_t category) noexcept {
   return g_categories.find(key_of(domain, category));
+}
+
+void name_thread(uint32_t thread, Name* name) noexcept {
+  if (!name || !thread) return;
+  const record::Quiet quiet;
+  {
+    const base::FutexGuard guard(g_lock, static_cast<uint32_t>(base::sys_getpid()));
+    g_threads.put(thread, name);
+  }
+  if (record::is_recording()) write_thread_name(thread, name);
+}
+
+void write_thread_names() noexcept {
+  for (const auto& entry : g_threads.entries) {
+    const uint64_t thread = entry.key.load(std::memory_order_acquire);
+    if (thread) write_thread_name(thread, entry.value.load(std::memory_order_relaxed));
+  }
 }
 
 }  // namespace gpuwatch::hooks::nvtx

@@ -35,4 +35,9 @@ Name* associated(Handle handle) noexcept;
 void name_category(const void* domain, uint32_t category, Name* name) noexcept;
 Name* category_name(const void* domain, uint32_t category) noexcept;
 
+// What the job calls one of its threads, by gettid(). Written at once, or, where nothing is recorded yet, by
+// write_thread_names() when recording begins.
+void name_thread(uint32_t thread, Name* name) noexcept;
+void write_thread_names() noexcept;
+
 }  // namespace gpuwatch::hooks::nvtx

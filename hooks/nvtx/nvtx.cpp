@@ -270,6 +270,15 @@ void on_DomainNameCategoryW(Handle domain, uint32_t category, const wchar_t* nam
   GW_FORWARD(DomainNameCategoryW, domain, category, name);
 }
 
+void on_NameOsThreadA(uint32_t thread, const char* name) noexcept {
+  name_thread(thread, keep(name));
+  GW_FORWARD(NameOsThreadA, thread, name);
+}
+void on_NameOsThreadW(uint32_t thread, const wchar_t* name) noexcept {
+  name_thread(thread, keep(name));
+  GW_FORWARD(NameOsThreadW, thread, name);
+}
+
 Handle on_DomainRegisterStringA(Handle domain, const char* text) noexcept {
   GW_NEXT(DomainRegisterStringA);
   return make_handle(next, text, domain, text);
@@ -375,6 +384,7 @@ void on_recording() noexcept {
     record::put_source("nvtx", "off by GPUWATCH_TRACE");
   } else if (g_is_used.load(std::memory_order_relaxed)) {
     record::put_source("nvtx", "on");
+    write_thread_names();
   } else if (const char* holder = other_holder()) {
     base::Text<256> state;
     record::put_source("nvtx", state.add("held by ").add(holder).add(" (NVTX_INJECTION64_PATH)").c_str());

@@ -6,11 +6,13 @@
 //   names     registers a domain and strings, and reports nothing
 //   many      10 000 ranges, each of a name of its own
 //   deep      100 levels
-//   cost      ns of a pair of push and pop, for short ranges: plain text, registered string
+//   threads-named   a thread named before anything is recorded, and one named twice afterwards; writes their
+//   ids cost      ns of a pair of push and pop, for short ranges: plain text, registered string
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -169,6 +171,24 @@ static void deep(void) {
   PUSH_POP("after", nvtxRangePushA("after"), nvtxRangePop());
 }
 
+static void* name_yourself(void* unused) {
+  const pid_t id = (pid_t)syscall(SYS_gettid);
+  nvtxNameOsThreadA((uint32_t)id, "not yet");
+  nvtxNameOsThreadW((uint32_t)id, L"reader \u00fc");
+  PUSH_POP("in-the-thread", nvtxRangePushA("in-the-thread"), nvtxRangePop());
+  printf("reader %d\n", id);
+  return unused;
+}
+
+static void named(void) {
+  nvtxNameOsThreadA((uint32_t)getpid(), "trainer");
+  PUSH_POP("outside", nvtxRangePushA("outside"), nvtxRangePop());
+  printf("trainer %d\n", getpid());
+  pthread_t other;
+  pthread_create(&other, NULL, name_yourself, NULL);
+  pthread_join(other, NULL);
+}
+
 static double pair_ns(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* e) {
   double best = 1e9;
   for (int run = 0; run < 15; ++run) {
@@ -205,6 +225,7 @@ int main(int argc, char** argv) {
   if (!strcmp(mode, "names")) nvtxDomainRegisterStringA(nvtxDomainCreateA("library"), "registered");
   if (!strcmp(mode, "many")) many();
   if (!strcmp(mode, "deep")) deep();
+  if (!strcmp(mode, "threads-named")) named();
   if (!strcmp(mode, "cost")) cost();
   return 0;
 }

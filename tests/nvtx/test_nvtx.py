@@ -128,6 +128,13 @@ def test_names_do_not_make_a_trace_grow(record):
     assert set(names[len(exact) :]) == {"item # of #"}
 
 
+def test_names_of_threads(record):
+    done, trace = record("threads-named")
+    ids = {words[0]: int(words[1]) for words in map(str.split, done.stdout.splitlines()) if len(words) == 2}
+    names = {row["thread"]: row["name"] for row in trace.tables("ThreadName")}  # the last one counts
+    assert names == {ids["trainer"]: "trainer", ids["reader"]: "reader ü"}
+
+
 def test_deep_nesting_loses_and_says_so(record):
     done, trace = record("deep")
     assert Counter(call.b for call in ranges(trace)) == {"level": 64, "after": 1}
@@ -246,3 +253,21 @@ def test_steps_phases_and_labels_of_the_report(inject):
     (finding,) = [f for f in report["findings"] if f["id"] == "host-work"]
     label = [e for e in finding["evidence"] if e["what"] == "inside NVTX range 'wait for simulator'"]
     assert len(label) == 1 and label[0]["value"] >= 4
+
+
+NUMBERED = """
+import nvtx, time
+for step in range(30):
+    with nvtx.annotate("forward and backward", payload=step):
+        with nvtx.annotate("wait for simulator", category="environment"):
+            time.sleep(0.004)
+        sum(range(20000))
+"""
+
+
+def test_payloads_that_count_are_steps_and_categories_are_labels(inject):
+    report = inject([sys.executable, "-c", NUMBERED]).report()
+    (rank,) = report["ranks"]
+    assert (rank["steps"]["source"], rank["steps"]["count"]) == ("nvtx", 30)
+    (finding,) = [f for f in report["findings"] if f["id"] == "host-work"]
+    assert "inside NVTX range 'wait for simulator' of category 'environment'" in [e["what"] for e in finding["evidence"]]

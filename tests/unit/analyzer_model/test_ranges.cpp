@@ -55,6 +55,10 @@ class RangesTest : public test::OneThreadTest {
   void put(uint16_t op, std::string_view name, double begin, double end) {
     slots_.host(op, at(begin), at(end), 0, trace_.text(name));
   }
+  void numbered(std::string_view name, int64_t payload, double begin, double end) {
+    slots_.host(range_, at(begin), at(end), 0, trace_.text(name),
+                trace::RangeDetail(static_cast<uint64_t>(payload), 0, 0, 0, 2, 0, 0));
+  }
   static uint64_t at(double ms) { return static_cast<uint64_t>(ms * double(kMs)); }
 
   const Thread& thread() { return process().threads.at(0); }
@@ -99,6 +103,41 @@ TEST_F(RangesTest, TheOutermostOfTwoStepsCounts) {
     range("iteration", 20 * i + 1, 20 * i + 19);
   }
   EXPECT_EQ(steps().steps.size(), 4u);
+}
+
+TEST_F(RangesTest, APayloadThatCountsUpIsAStepsNumber) {
+  for (int i = 0; i < 40; ++i) {
+    const int in_epoch = i % 20;  // begins anew
+    for (int layer = 0; layer < 3; ++layer)
+      numbered("layer", layer, 20 * i + 5 * layer + 1, 20 * i + 5 * layer + 4);
+    numbered("forward and backward", in_epoch, 20 * i + 1, 20 * i + 19);
+  }
+  EXPECT_EQ(steps().source, "nvtx");
+  EXPECT_EQ(steps().steps.size(), 40u);
+}
+
+TEST_F(RangesTest, OtherPayloadsAreNoStepsNumber) {
+  for (int i = 0; i < 10; ++i) {
+    numbered("batch size", 64, 20 * i + 1, 20 * i + 9);
+    numbered("tokens", 100 - 3 * i, 20 * i + 11, 20 * i + 19);
+  }
+  EXPECT_EQ(steps().source, "");
+}
+
+TEST_F(RangesTest, PayloadsOfEveryWholeType) {
+  const auto payload = [&](uint64_t bits, uint8_t type) {
+    slots_.host(range_, at(1), at(2), 0, trace_.text("r"), trace::RangeDetail(bits, 7, 0, 0, type, 0, 0));
+  };
+  payload(1, 1);
+  payload(uint64_t(-5), 2);
+  payload(4'000'000'000u, 4);
+  payload(uint32_t(-7), 5);
+  payload(0x3ff0000000000000, 3);
+  payload(0x3f800000, 6);
+  std::vector<std::optional<int64_t>> seen;
+  for (const Range& range : thread().ranges) seen.push_back(range.payload);
+  EXPECT_EQ(seen,
+            (std::vector<std::optional<int64_t>>{1, -5, 4'000'000'000, -7, std::nullopt, std::nullopt}));
 }
 
 TEST_F(RangesTest, TwoStepsAreNoSeries) {
@@ -182,6 +221,18 @@ TEST_F(RangesTest, TheInnermostRangeIsTheLabel) {
   ASSERT_TRUE(most);
   EXPECT_EQ(most->name, "augment");
   EXPECT_EQ(most->ns, static_cast<Ns>(at(3)));
+  EXPECT_EQ(most->category, "");
+}
+
+TEST_F(RangesTest, TheCategoryIsPartOfTheLabel) {
+  const uint32_t loading = trace_.text("loading");
+  slots_.host(range_, at(1), at(9), 0, trace_.text("augment 1"),
+              trace::RangeDetail(0, 3, loading, 0, 0, 0, 0));
+  const Thread& job = thread();
+  const auto most = innermost_range(run_, job, {{Ns(at(2)), Ns(at(5))}});
+  ASSERT_TRUE(most);
+  EXPECT_EQ(most->name, "augment #");
+  EXPECT_EQ(most->category, "loading");
 }
 
 }  // namespace

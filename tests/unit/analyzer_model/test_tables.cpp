@@ -25,6 +25,7 @@ TEST_F(TablesTest, EachTableIsTaken) {
   const auto name = trace.text("pt_main_thread"), path = trace.text("/lib/libtorch.so"),
              gpu = trace.text("NVIDIA H200");
   const auto key = trace.text("torch"), value = trace.text("2.13.0");
+  trace.table([&](auto& b) { return trace::CreateThreadName(b, 3, 4242, key); });  // the later one counts
   trace.table([&](auto& b) { return trace::CreateThreadName(b, 3, 4242, name); });
   trace.table([&](auto& b) { return trace::CreateModule(b, 3, 0x7000, 0x100, path); });
   trace.table(

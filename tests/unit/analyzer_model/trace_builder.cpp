@@ -60,6 +60,10 @@ Slots& Slots::host(uint16_t op, uint64_t begin, uint64_t end, uint32_t a, uint32
                    const trace::IoDetail& detail) {
   return with_detail(slot(trace::RecordKind::Host, 0, op, begin, end, a, b), &detail);
 }
+Slots& Slots::host(uint16_t op, uint64_t begin, uint64_t end, uint32_t a, uint32_t b,
+                   const trace::RangeDetail& detail) {
+  return with_detail(slot(trace::RecordKind::Host, 0, op, begin, end, a, b), &detail);
+}
 Slots& Slots::device(trace::RecordKind kind, uint16_t stream, uint64_t begin, uint64_t end,
                      uint32_t correlation, uint32_t b, uint8_t flags) {
   return raw(slot(kind, flags, stream, begin, end, correlation, b));

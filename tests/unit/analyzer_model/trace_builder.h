@@ -24,6 +24,8 @@ class Slots {
               const trace::CpuDetail& detail);
   Slots& host(uint16_t op, uint64_t begin, uint64_t end, uint32_t a, uint32_t b,
               const trace::IoDetail& detail);
+  Slots& host(uint16_t op, uint64_t begin, uint64_t end, uint32_t a, uint32_t b,
+              const trace::RangeDetail& detail);
   Slots& device(trace::RecordKind kind, uint16_t stream, uint64_t begin, uint64_t end, uint32_t correlation,
                 uint32_t b, uint8_t flags = 0);
   Slots& raw(const trace::Slot& slot);
