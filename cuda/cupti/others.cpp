@@ -123,10 +123,10 @@ class Guard {
 
 }  // namespace
 
-Visit::Visit(const void* caller, Needs needs, const char* name) noexcept
-    : is_watched_(runtime::config().is_on(runtime::Source::kCupti) && !runtime::config().disabled &&
-                  may_touch_cupti()) {
-  if (!is_watched_) return;
+bool enter(const void* caller, Needs needs, const char* name) noexcept {
+  const bool is_watched =
+      runtime::config().is_on(runtime::Source::kCupti) && !runtime::config().disabled && may_touch_cupti();
+  if (!is_watched) return false;
   const base::ErrnoGuard keep_errno;
   const record::Quiet quiet;
   const Guard guard;
@@ -135,10 +135,10 @@ Visit::Visit(const void* caller, Needs needs, const char* name) noexcept
     yield_session(g_state.holder);
   }
   ++g_state.calls_in_flight;
+  return true;
 }
 
-Visit::~Visit() noexcept {
-  if (!is_watched_) return;
+void leave() noexcept {
   const base::ErrnoGuard keep_errno;
   const Guard guard;
   --g_state.calls_in_flight;

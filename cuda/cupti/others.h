@@ -3,9 +3,10 @@
 // subscriber and one pair of buffer callbacks, and enabled kinds and attributes are the process's. So before
 // a call of another tool goes through, our session ends and CUPTI is put back as that tool left it; while the
 // tool has anything switched on, or records of it are still in CUPTI, we stay away. This sees calls made
-// through the symbol table; a tool with a CUPTI linked in statically, or that finds it by dlsym on a handle,
-// finds the place taken (error 39). Thread safety: any, under one lock that is not held while the other
-// tool's call runs. Errors: none. In a forked child: nothing is done.
+// through the symbol table. A tool with a CUPTI linked in statically, or that finds it by dlsym on a handle,
+// finds the place taken (error 39), unless something else tells when it begins and ends. Thread safety: any,
+// under one lock that is not held while the other tool's call runs. Errors: none. In a forked child: nothing
+// is done.
 //
 // Seen in kineto: until August 2026 it subscribes once and never unsubscribes, so a subscriber that has no
 // API callback on counts as idle and its subscription is used for our callbacks, whom it never asked for.
@@ -33,14 +34,22 @@ enum class Needs : uint8_t {
   kNothing,  // it changes nothing of ours
 };
 
-// Surrounds a call of another tool. `name` is what the tool calls itself; else the library of `caller` tells.
+// Before and after what another tool does. `name` is what the tool calls itself; else the library of `caller`
+// tells. False: gpuwatch has no business with CUPTI here, and no leave() is due.
+bool enter(const void* caller, Needs needs, const char* name) noexcept;
+void leave() noexcept;
+
+// The same around one call.
 class Visit {
  public:
-  explicit Visit(const void* caller, Needs needs = Needs::kCupti, const char* name = nullptr) noexcept;
-  ~Visit() noexcept;
+  explicit Visit(const void* caller, Needs needs = Needs::kCupti, const char* name = nullptr) noexcept
+      : is_watched_(enter(caller, needs, name)) {}
+  ~Visit() noexcept {
+    if (is_watched_) leave();
+  }
   Visit(const Visit&) = delete;
   Visit& operator=(const Visit&) = delete;
-  // False: gpuwatch has no business with CUPTI here; hand everything through as it is.
+  // False: hand everything through as it is.
   bool is_watched() const noexcept { return is_watched_; }
 
  private:

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <string_view>
 
+#include "cuda/cupti/others.h"
 #include "cuda/cupti/session.h"
 #include "hooks/operations.h"
 #include "libinject/base/errno_guard.h"
@@ -108,6 +109,14 @@ void on_cuda_evidence(const void*) noexcept {
 
 void before_exit() noexcept {
   if (g_started.load(std::memory_order_acquire)) cuda::cupti::finish_session(kExitLimitMs);
+}
+
+bool make_way(const char* tool) noexcept {
+  return cuda::cupti::others::enter(nullptr, cuda::cupti::others::Needs::kCupti, tool);
+}
+
+void take_back() noexcept {
+  cuda::cupti::others::leave();
 }
 
 }  // namespace gpuwatch::hooks::cupti

@@ -14,4 +14,10 @@ void on_cuda_evidence(const void* caller) noexcept;
 // ms; exit() does it by itself.
 void before_exit() noexcept;
 
+// Around all that a tool does whose own calls to CUPTI are not seen: CUPTI is its until take_back(), as often
+// called. `tool` is what people call it. False: we have no business with CUPTI here, and no take_back() is
+// due.
+bool make_way(const char* tool) noexcept;
+void take_back() noexcept;
+
 }  // namespace gpuwatch::hooks::cupti

@@ -29,7 +29,7 @@ struct Folder {
   const char* name;
   size_t length;
 };
-constexpr Folder kOtherPackages[] = {{"tensorflow", 10}, {"keras", 5}, {"ray", 3}, {"dali", 4}};
+constexpr Folder kOtherPackages[] = {{"tensorflow", 10}, {"jax", 3}, {"keras", 5}, {"ray", 3}, {"dali", 4}};
 
 bool is_other_package(const char* name, size_t length) noexcept {
   for (const Folder& folder : kOtherPackages) {

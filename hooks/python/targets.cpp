@@ -5,6 +5,7 @@
 
 #include "hooks/python/framework_loaders.h"
 #include "hooks/python/object.h"
+#include "hooks/python/profilers.h"
 #include "hooks/python/wrappers.h"
 #include "libinject/base/compiler.h"
 
@@ -54,18 +55,22 @@ Target* find_target(const char* module_name) noexcept {
 
 bool is_target(const char* module_name) noexcept {
   if (std::strncmp(module_name, "torch", 5) == 0 && find_target(module_name)) return true;
-  return is_framework_module(module_name);
+  return is_framework_module(module_name) || is_profiler_module(module_name);
 }
 
 GW_COLD void prepare(const char* module_name, PyObject* module) noexcept {
   Target* target = find_target(module_name);
-  if (!target) return prepare_framework(module_name, module);
+  if (!target) {
+    prepare_profiler(module_name, module);
+    return prepare_framework(module_name, module);
+  }
   target->is_executed = true;
   target->missing = target->prepare(module);
 }
 
 void prepare_loaded_modules() noexcept {
   prepare_loaded_frameworks();
+  prepare_loaded_profilers();
   for (Target& target : g_targets) {
     if (PyObject* module = loaded_module(target.module)) prepare(target.module, module);
   }

@@ -3,6 +3,7 @@
 
 import json
 import subprocess
+import sys
 from collections import Counter
 
 import pytest
@@ -134,3 +135,102 @@ def test_held_from_the_start(profiled, workloads, build, sim_lib, injected_envir
     trace = DeviceTrace(run_dir)
     assert states(trace) == ["held by torch.profiler"]
     assert trace.ops == []
+
+
+# TensorFlow's and JAX's names for where a profile begins and ends, around a profiler whose CUPTI calls go past every
+# interposed symbol, as theirs do: RTLD_DEEPBIND binds them to libcupti itself.
+MODULES = {
+    "tensorflow/python/profiler/profiler_v2.py": ("start", "stop"),
+    "jax/_src/profiler.py": ("start_trace", "stop_trace"),
+}
+MODULE = """
+import ctypes, os
+_profiler = ctypes.CDLL("libtorch_stand_in.so", mode=os.RTLD_DEEPBIND | os.RTLD_LOCAL | os.RTLD_NOW)
+_is_on = False
+def {start}(log_dir):
+    global _is_on
+    if _is_on:
+        raise RuntimeError("one profile at a time")
+    _is_on = True
+    _profiler._Z20other_profiler_startPKc(b"teardown")
+def {stop}():
+    global _is_on
+    if not _is_on:
+        raise RuntimeError("no profile")
+    _is_on = False
+    _profiler._Z19other_profiler_stopv()
+"""
+FILLS = 20
+PROGRAM = f"""
+import ctypes, sys, time
+from jax._src import profiler as jax
+from tensorflow.python.profiler import profiler_v2 as tf
+runtime, memory = ctypes.CDLL("libcudart.so.13"), ctypes.c_void_p()
+assert runtime.cudaMalloc(ctypes.byref(memory), ctypes.c_size_t(4096)) == 0
+def work():
+    for _ in range({FILLS}):
+        assert runtime.cudaMemsetAsync(memory, 0, ctypes.c_size_t(4096), None) == 0
+    assert runtime.cudaDeviceSynchronize() == 0
+def refused(call, *args):
+    try:
+        call(*args)
+    except RuntimeError:
+        return
+    sys.exit("a profiler did what it should refuse")
+for start, stop in (tf.start, tf.stop), (jax.start_trace, jax.stop_trace):
+    refused(stop)
+    work()
+    start("logs")
+    refused(start, "logs")
+    work()
+    stop()
+    until = time.monotonic() + float(sys.argv[1])
+    while time.monotonic() < until:
+        work()
+        time.sleep(0.02)
+    work()
+print("done")
+"""
+
+
+@pytest.fixture
+def profiled_by_name(injected_environment, build, sim_lib, run_dir, tmp_path):
+    """profiled_by_name(pause in s, env) -> what the profiler got"""
+    for path, (start, stop) in MODULES.items():
+        module = tmp_path / "packages" / path
+        module.parent.mkdir(parents=True)
+        for package in (tmp_path / "packages" / path).relative_to(tmp_path / "packages").parents:
+            if package.name:
+                (tmp_path / "packages" / package / "__init__.py").touch()
+        module.write_text(MODULE.format(start=start, stop=stop))
+
+    def run(pause_s, **env):
+        environment = {
+            **injected_environment,
+            "LD_LIBRARY_PATH": f"{sim_lib}:{build / 'lib/guests'}",
+            "PYTHONPATH": str(tmp_path / "packages"),
+            "OTHER_PROFILER_OUT": str(tmp_path / "profiler"),
+            **env,
+        }
+        command = [sys.executable, "-c", PROGRAM, str(pause_s)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "done\n", "")
+        return [line.split() for line in (tmp_path / "profiler").read_text().splitlines()]
+
+    return run
+
+
+def test_profilers_of_tensorflow_and_jax_are_seen_coming(profiled_by_name, run_dir):
+    got = profiled_by_name(2.5)
+    assert not [line for line in got if line[0] == "error"]
+    profiled_ids = {int(line[1]) for line in got if line[0] == "memset"}
+    assert len(profiled_ids) == 2 * FILLS
+    trace = DeviceTrace(run_dir)
+    assert states(trace) == ["on", "yielded to TensorFlow's profiler", "on", "yielded to JAX's profiler", "on"]
+    seen = {op.correlation for op in trace.of_kind("memset")}
+    assert len(seen) > 4 * FILLS and not seen & profiled_ids
+
+
+def test_without_python_they_find_cupti_taken(profiled_by_name):
+    got = profiled_by_name(0, GPUWATCH_TRACE="cuda,cupti")
+    assert [line for line in got if line[:2] == ["error", "39"]]
