@@ -8,7 +8,6 @@ namespace gpuwatch::model {
 namespace {
 
 using test::Slots;
-using test::TraceBuilder;
 using trace::OpClass;
 using trace::RecordKind;
 
@@ -45,7 +44,6 @@ class WithoutRecord : public test::RunTest {
     return build(trace_).without_record;
   }
 
-  TraceBuilder trace_;
   Slots slots_;
 
  private:
