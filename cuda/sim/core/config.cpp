@@ -27,6 +27,10 @@ Setter gigabytes_per_s(double Config::*field) {
   return [field](Config& c, double value) { c.*field = value; };
 }
 
+Setter teraflops(double Config::*field) {
+  return [field](Config& c, double value) { c.*field = value * 1e3; };
+}
+
 Setter kibibytes(size_t Config::*field) {
   return [field](Config& c, double value) { c.*field = static_cast<size_t>(value * 1024); };
 }
@@ -62,6 +66,13 @@ const std::map<std::string, Key>& keys() {
       {"malloc_cost_us", {duration_us(&Config::malloc_cost_ns), 0}},
       {"free_cost_us", {duration_us(&Config::free_cost_ns), 0}},
       {"host_alloc_cost_us", {duration_us(&Config::host_alloc_cost_ns), 0}},
+      {"fp64_tflops", {teraflops(&Config::fp64_flops_per_ns), 1e-6}},
+      {"fp32_tflops", {teraflops(&Config::fp32_flops_per_ns), 1e-6}},
+      {"tf32_tflops", {teraflops(&Config::tf32_flops_per_ns), 1e-6}},
+      {"fp16_tflops", {teraflops(&Config::fp16_flops_per_ns), 1e-6}},
+      {"fp8_tflops", {teraflops(&Config::fp8_flops_per_ns), 1e-6}},
+      {"matmul_efficiency", {gigabytes_per_s(&Config::matmul_efficiency), 1e-6}},
+      {"matmul_floor_us", {duration_us(&Config::matmul_floor_ns), 0}},
       {"queue_depth", {count(&Config::queue_depth), 1}},
       {"spin_us", {duration_us(&Config::spin_ns), 0}},
       {"cupti_skew_us", {duration_us(&Config::cupti_skew_ns), -1e15}},
@@ -109,6 +120,15 @@ void parse_line(Config& c, const std::string& text, const std::string& path, int
       fail(path, line, "expected: kernel <glob> <us> [<us per block>], none of them negative");
     }
     c.kernels.push_back(rule);
+    return;
+  }
+  if (key == "kernel_bytes") {
+    TrafficRule rule{};
+    if (!(words >> rule.glob >> rule.bytes_per_thread) || rule.bytes_per_thread < 0)
+      fail(path, line, "expected: kernel_bytes <glob> <bytes per thread> [<us>], none of them negative");
+    if (!(words >> rule.base_us)) rule.base_us = -1, words.clear();
+    if (!nothing_left(words)) fail(path, line, "expected: kernel_bytes <glob> <bytes per thread> [<us>]");
+    c.traffic.push_back(rule);
     return;
   }
   if (key == "device_name") {

@@ -20,6 +20,14 @@ struct KernelRule {
   double per_block_us;
 };
 
+// "kernel_bytes <glob> <bytes per thread> [<us>]": the kernel moves so much for each of its threads, at
+// d2d_gbs, after a fixed part (default_kernel_us). Looked at where no kernel rule matches.
+struct TrafficRule {
+  std::string glob;
+  double bytes_per_thread;
+  double base_us;  // negative: default_kernel_us
+};
+
 struct Config {
   std::string device_name = "Simulated GPU";
   int devices = 1;
@@ -27,6 +35,8 @@ struct Config {
   int multiprocessors = 132;
   std::vector<KernelRule> kernels;
   Ns default_kernel_ns = 10'000;
+  // Kernels whose duration comes from their size: the first rule that matches; none by default.
+  std::vector<TrafficRule> traffic;
 
   double h2d_bytes_per_ns = 50;
   double d2h_bytes_per_ns = 50;
@@ -44,7 +54,12 @@ struct Config {
   Ns malloc_cost_ns = 100'000;
   Ns free_cost_ns = 50'000;
   Ns host_alloc_cost_ns = 200'000;
-  int queue_depth = 1024;  // work that a stream takes before a launch blocks
+  // Dense rates of an H100 SXM5 (NVIDIA's data sheet, without sparsity), flop per ns = 10^9 a second.
+  double fp64_flops_per_ns = 67e3, fp32_flops_per_ns = 67e3, tf32_flops_per_ns = 494.5e3;
+  double fp16_flops_per_ns = 989.5e3, fp8_flops_per_ns = 1979e3;
+  double matmul_efficiency = 0.7;  // share of them that a full wave reaches
+  Ns matmul_floor_ns = 2'000;      // fixed part of a matrix product's duration
+  int queue_depth = 1024;          // work that a stream takes before a launch blocks
 
   Ns spin_ns = 60'000;  // a blocked call stops sleeping this long before its end
   Ns cupti_skew_ns = 0;

@@ -58,19 +58,31 @@ double duration_us_from_name(const std::string& demangled) {
 
 Kernel::Kernel(const char* mangled_name) : mangled_(mangled_name), demangled_(demangle(mangled_name)) {
   for (const KernelRule& rule : config().kernels) {
-    if (fnmatch(rule.glob.c_str(), mangled_.c_str(), 0) == 0 ||
-        fnmatch(rule.glob.c_str(), demangled_.c_str(), 0) == 0) {
+    if (matches(rule.glob)) {
       base_us_ = rule.base_us;
       per_block_us_ = rule.per_block_us;
+      has_rule_ = true;
       return;
     }
   }
   base_us_ = duration_us_from_name(demangled_);
-  if (base_us_ < 0) base_us_ = config().default_kernel_ns / 1e3;
+  if (base_us_ >= 0) return;
+  base_us_ = config().default_kernel_ns / 1e3;
+  for (const TrafficRule& rule : config().traffic) {
+    if (!matches(rule.glob)) continue;
+    if (rule.base_us >= 0) base_us_ = rule.base_us;
+    per_thread_us_ = rule.bytes_per_thread / config().d2d_bytes_per_ns / 1e3;
+    return;
+  }
 }
 
-Ns Kernel::duration_ns(uint64_t blocks) const {
-  return static_cast<Ns>((base_us_ + per_block_us_ * static_cast<double>(blocks)) * 1e3 + 0.5);
+bool Kernel::matches(const std::string& glob) const {
+  return fnmatch(glob.c_str(), mangled_.c_str(), 0) == 0 || fnmatch(glob.c_str(), demangled_.c_str(), 0) == 0;
+}
+
+Ns Kernel::duration_ns(uint64_t blocks, uint64_t threads_per_block) const {
+  const double each_block_us = per_block_us_ + per_thread_us_ * static_cast<double>(threads_per_block);
+  return static_cast<Ns>((base_us_ + each_block_us * static_cast<double>(blocks)) * 1e3 + 0.5);
 }
 
 const Kernel* Kernel::find_or_add(const char* mangled_name) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels known to the simulated device: a name and the time that the name stands for.
 // A duration comes from the first matching "kernel" rule, else from a suffix of the name such as `_50us` or
-// `_5ms` ("adam_50us(float*)"), else from default_kernel_us. Objects live for ever, so pointers to them and
-// to their names may be kept. Thread-safe.
+// `_5ms` ("adam_50us(float*)"), else from the first matching "kernel_bytes" rule, else from
+// default_kernel_us. Objects live for ever, so pointers to them and to their names may be kept. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,9 @@ class Kernel {
 
   const char* name() const { return mangled_.c_str(); }
   const char* demangled_name() const { return demangled_.c_str(); }
-  Ns duration_ns(uint64_t blocks) const;
+  Ns duration_ns(uint64_t blocks, uint64_t threads_per_block) const;
+  // Whether the configuration names a duration for this kernel.
+  bool has_rule() const { return has_rule_; }
 
   // One object for each name; `mangled_name` may be a plain name.
   static const Kernel* find_or_add(const char* mangled_name);
@@ -26,10 +28,14 @@ class Kernel {
   static const Kernel* from_handle(const void* handle);
 
  private:
+  bool matches(const std::string& glob) const;
+
   std::string mangled_;
   std::string demangled_;
   double base_us_;
   double per_block_us_ = 0;
+  double per_thread_us_ = 0;
+  bool has_rule_ = false;
 };
 
 // Null for null.

@@ -44,7 +44,8 @@ Op kernel_op(const Kernel& kernel, const cudaKernelNodeParams& p) {
   op.grid[0] = p.gridDim.x, op.grid[1] = p.gridDim.y, op.grid[2] = p.gridDim.z;
   op.block[0] = p.blockDim.x, op.block[1] = p.blockDim.y, op.block[2] = p.blockDim.z;
   op.shared_bytes = p.sharedMemBytes;
-  op.duration_ns = kernel.duration_ns(uint64_t{p.gridDim.x} * p.gridDim.y * p.gridDim.z);
+  op.duration_ns = kernel.duration_ns(uint64_t{p.gridDim.x} * p.gridDim.y * p.gridDim.z,
+                                      uint64_t{p.blockDim.x} * p.blockDim.y * p.blockDim.z);
   op.latency_ns = config().launch_latency_ns;
   return op;
 }

@@ -17,9 +17,16 @@ struct Symbol {
   void* address = nullptr;  // allocated at first use
 };
 
+// A framework registers a hundred thousand kernels at load and launches a few hundred of them: each becomes
+// one when it is first asked for. The name lies in the program file that registered it, as the function does.
+struct Function {
+  const char* name = nullptr;
+  const Kernel* kernel = nullptr;
+};
+
 struct Registered {
   std::shared_mutex mutex;
-  std::unordered_map<const void*, const Kernel*> kernels;
+  std::unordered_map<const void*, Function> functions;
   std::unordered_map<const void*, Symbol> symbols;
 };
 
@@ -35,10 +42,14 @@ const Kernel* find_kernel(const void* function_or_handle) {
   Registered& r = registered();
   {
     std::shared_lock lock(r.mutex);
-    const auto found = r.kernels.find(function_or_handle);
-    if (found != r.kernels.end()) return found->second;
+    const auto found = r.functions.find(function_or_handle);
+    if (found == r.functions.end()) return Kernel::from_handle(function_or_handle);
+    if (found->second.kernel) return found->second.kernel;
   }
-  return Kernel::from_handle(function_or_handle);
+  std::unique_lock lock(r.mutex);
+  Function& function = r.functions[function_or_handle];
+  if (!function.kernel) function.kernel = Kernel::find_or_add(function.name);
+  return function.kernel;
 }
 
 bool find_symbol(const void* symbol, void** address, size_t* size_bytes) {
@@ -70,9 +81,8 @@ GWSIM_EXPORT char __cudaInitModule(void**) {
 
 GWSIM_EXPORT void __cudaRegisterFunction(void**, const char* host_function, char*, const char* device_name,
                                          int, uint3*, uint3*, dim3*, dim3*, int*) {
-  const Kernel* kernel = Kernel::find_or_add(device_name);
   std::unique_lock lock(registered().mutex);
-  registered().kernels[host_function] = kernel;
+  registered().functions[host_function] = {device_name, nullptr};
 }
 
 GWSIM_EXPORT void __cudaRegisterVar(void**, char* host_variable, char*, const char*, int, size_t size_bytes,

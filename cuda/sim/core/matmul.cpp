@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "matmul.h"
+
+#include <algorithm>
+
+#include "config.h"
+#include "launch.h"
+
+namespace gpuwatch::sim {
+
+namespace {
+
+struct PrecisionTraits {
+  const char* instruction;  // of the name
+  const char* depth;        // of a tile in k, and its stages
+  int alignment;
+  uint32_t operand_bytes;
+  double Config::*flops_per_ns;
+};
+
+// CUTLASS names the instruction by accumulator, shape, and operand type where that is not implied.
+const PrecisionTraits& traits_of(MatmulPrecision precision) {
+  static const PrecisionTraits kTraits[] = {
+      {"tensorop_d884gemm", "16x3", 1, 8, &Config::fp64_flops_per_ns},
+      {"simt_sgemm", "8x4", 1, 4, &Config::fp32_flops_per_ns},
+      {"tensorop_s1688gemm_tf32", "16x4", 4, 4, &Config::tf32_flops_per_ns},
+      {"tensorop_f16_s16816gemm_f16", "32x4", 8, 2, &Config::fp16_flops_per_ns},
+      {"tensorop_bf16_s16816gemm_bf16", "32x4", 8, 2, &Config::fp16_flops_per_ns},
+      {"tensorop_s16832gemm_e4m3", "64x3", 16, 1, &Config::fp8_flops_per_ns},
+      {"tensorop_i16832gemm_s8", "64x3", 16, 1, &Config::fp8_flops_per_ns},
+  };
+  return kTraits[static_cast<size_t>(precision)];
+}
+
+uint64_t parts(uint64_t whole, uint64_t part) {
+  return (whole + part - 1) / part;
+}
+
+uint64_t tiles(const Matmul& mm, uint64_t edge) {
+  return parts(mm.m, edge) * parts(mm.n, edge) * mm.batch;
+}
+
+// The large tile where it fills the device, as the libraries' heuristics do.
+uint64_t tile_edge(const Matmul& mm) {
+  return tiles(mm, 128) >= static_cast<uint64_t>(config().multiprocessors) ? 128 : 64;
+}
+
+}  // namespace
+
+std::string matmul_kernel_name(const Matmul& mm) {
+  const PrecisionTraits& t = traits_of(mm.precision);
+  const std::string edge = std::to_string(tile_edge(mm));
+  return std::string("cutlass_80_") + t.instruction + "_" + edge + "x" + edge + "_" + t.depth + "_" +
+         (mm.transposed_a ? "t" : "n") + (mm.transposed_b ? "t" : "n") + "_align" +
+         std::to_string(t.alignment);
+}
+
+Ns matmul_duration_ns(const Matmul& mm) {
+  const Config& c = config();
+  const PrecisionTraits& t = traits_of(mm.precision);
+  const uint64_t edge = tile_edge(mm);
+  const auto multiprocessors = static_cast<uint64_t>(c.multiprocessors);
+  const double tile_flops = 2.0 * static_cast<double>(edge * edge) * static_cast<double>(mm.k);
+  const double flops_per_ns = c.*t.flops_per_ns * c.matmul_efficiency / c.multiprocessors;
+  const auto waves = static_cast<double>(parts(tiles(mm, edge), multiprocessors));
+  const double arithmetic_ns = waves * tile_flops / flops_per_ns;
+  const uint64_t operands = (mm.m * mm.k + mm.k * mm.n) * t.operand_bytes;
+  const auto bytes = static_cast<double>((operands + mm.m * mm.n * mm.result_bytes) * mm.batch);
+  return c.matmul_floor_ns + static_cast<Ns>(std::max(arithmetic_ns, bytes / c.d2d_bytes_per_ns));
+}
+
+bool launch_matmul(const Matmul& mm, Stream& stream, uint32_t correlation, Ns call_begin_ns) {
+  if (mm.m == 0 || mm.n == 0 || mm.batch == 0) return false;
+  const Kernel* kernel = Kernel::find_or_add(matmul_kernel_name(mm).c_str());
+  const uint64_t edge = tile_edge(mm);
+  const LaunchShape shape{{static_cast<uint32_t>(parts(mm.m, edge)), static_cast<uint32_t>(parts(mm.n, edge)),
+                           static_cast<uint32_t>(mm.batch)},
+                          {edge == 128 ? 256u : 128u, 1, 1},
+                          0};
+  return launch(*kernel, shape, stream, correlation, call_begin_ns, matmul_duration_ns(mm));
+}
+
+}  // namespace gpuwatch::sim
