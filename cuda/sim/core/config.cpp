@@ -3,6 +3,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -50,6 +51,14 @@ const std::map<std::string, Key>& keys() {
       {"memory_gib",
        {[](Config& c, double gib) { c.memory_bytes = static_cast<size_t>(gib * (1 << 30)); }, 0}},
       {"multiprocessors", {count(&Config::multiprocessors), 1}},
+      {"compute_capability",
+       {[](Config& c, double value) {
+          const int tenths = static_cast<int>(value * 10 + 0.5);
+          c.compute_major = tenths / 10;
+          c.compute_minor = tenths % 10;
+        },
+        1}},
+      {"device_reads_zero", {count(&Config::device_reads_zero), 0}},
       {"default_kernel_us", {duration_us(&Config::default_kernel_ns), 0}},
       {"h2d_gbs", {gigabytes_per_s(&Config::h2d_bytes_per_ns), 1e-6}},
       {"d2h_gbs", {gigabytes_per_s(&Config::d2h_bytes_per_ns), 1e-6}},
@@ -148,17 +157,29 @@ struct Loaded {
   std::string text;
 };
 
-Loaded load() {
-  Loaded result;
-  const char* path = std::getenv("GWSIM_CONFIG");
-  if (!path || !*path) return result;
+constexpr int kMaxIncludes = 8;  // inside each other: a file that includes itself must end
+
+void load_file(const std::string& path, int depth, Loaded& result) {
   std::ifstream file(path);
-  if (!file) fail(path, 0, "GWSIM_CONFIG names a file that cannot be read");
+  if (!file) fail(path, 0, "GWSIM_CONFIG or a file in it names a file that cannot be read");
+  if (depth > kMaxIncludes) fail(path, 0, "too many files include each other");
   std::string text;
   for (int line = 1; std::getline(file, text); ++line) {
+    std::istringstream words(text);
+    std::string key, included;
+    if (words >> key && key == "include") {
+      if (!(words >> included) || !nothing_left(words)) fail(path, line, "expected: include <file>");
+      load_file(std::filesystem::path(path).replace_filename(included), depth + 1, result);
+      continue;
+    }
     parse_line(result.config, text, path, line);
     result.text += text + "\n";
   }
+}
+
+Loaded load() {
+  Loaded result;
+  if (const char* path = std::getenv("GWSIM_CONFIG"); path && *path) load_file(path, 0, result);
   return result;
 }
 

@@ -33,6 +33,7 @@ struct Config {
   int devices = 1;
   size_t memory_bytes = size_t{80} << 30;
   int multiprocessors = 132;
+  int compute_major = 9, compute_minor = 0;
   std::vector<KernelRule> kernels;
   Ns default_kernel_ns = 10'000;
   // Kernels whose duration comes from their size: the first rule that matches; none by default.
@@ -46,6 +47,7 @@ struct Config {
   size_t staging_chunk_bytes = size_t{512} << 10;
   size_t small_pageable_bytes = size_t{64} << 10;
   size_t data_max_bytes = size_t{64} << 10;
+  int device_reads_zero = 0;  // copies from the device deliver zeros, those to it move nothing
 
   Ns launch_latency_ns = 3'000;  // from the call to the earliest start on an idle device
   Ns copy_latency_ns = 1'500;    // fixed part of a copy's duration

@@ -39,6 +39,17 @@ void move_data(void* dst, const void* src, const CopyShape& shape, size_t limit_
   });
 }
 
+// What a copy with the device does to the bytes. Where the device reads as zero, nothing that was copied
+// there counts: memory that a program's allocator hands out again holds what was copied in before, and no
+// kernel has overwritten it.
+void carry(void* dst, const void* src, const CopyShape& shape, bool to_host) {
+  const size_t limit_bytes = config().data_max_bytes;
+  if (!config().device_reads_zero) return move_data(dst, src, shape, limit_bytes);
+  if (!to_host) return;
+  for_each_row(shape, limit_bytes,
+               [&](size_t to, size_t, size_t n) { std::memset(static_cast<char*>(dst) + to, 0, n); });
+}
+
 Op copy_op(OpKind kind, MemoryKind src, MemoryKind dst, size_t bytes, bool async, uint32_t correlation) {
   Op op;
   op.kind = kind;
@@ -120,7 +131,7 @@ Ns copy(void* dst, const void* src, const CopyShape& shape, Stream& stream, bool
     move_data(dst, src, shape, shape.bytes());
     return until;
   }
-  move_data(dst, src, shape, config().data_max_bytes);
+  carry(dst, src, shape, on_host(dst_kind));
   const OpKind kind = on_host(src_kind)   ? OpKind::kCopyH2D
                       : on_host(dst_kind) ? OpKind::kCopyD2H
                                           : OpKind::kCopyD2D;

@@ -9,13 +9,24 @@ namespace gpuwatch::sim {
 
 int device_attribute(int attribute, int device);
 
-inline constexpr int kComputeMajor = 9;
-inline constexpr int kComputeMinor = 0;
+// What differs between compute capabilities and programs size their work by (CUDA C++ Programming Guide,
+// "Technical Specifications per Compute Capability"). Profilers compute occupancy from these and complain
+// where they do not fit together.
+struct ComputeLimits {
+  int capability;  // major * 10 + minor
+  int shared_bytes_per_multiprocessor;
+  int shared_bytes_per_block_optin;
+  int reserved_shared_bytes_per_block;
+  int threads_per_multiprocessor;
+  int blocks_per_multiprocessor;
+};
+
+// Of the configured compute capability; of the newest known one below it where that is not known.
+const ComputeLimits& compute_limits();
+
 inline constexpr int kCudaVersion = 13000;
 inline constexpr size_t kSharedBytesPerBlock = 48 << 10;
-inline constexpr size_t kSharedBytesPerMultiprocessor = 228 << 10;
 inline constexpr int kThreadsPerBlock = 1024;
-inline constexpr int kThreadsPerMultiprocessor = 2048;
 inline constexpr int kRegistersPerMultiprocessor = 65536;
 
 }  // namespace gpuwatch::sim

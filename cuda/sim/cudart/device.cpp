@@ -17,17 +17,18 @@ bool exists(int device) {
 }
 
 void set_limits(cudaDeviceProp& p) {
+  const ComputeLimits& limits = compute_limits();
   p.sharedMemPerBlock = kSharedBytesPerBlock;
-  p.sharedMemPerBlockOptin = 232448;
-  p.sharedMemPerMultiprocessor = kSharedBytesPerMultiprocessor;
-  p.reservedSharedMemPerBlock = 1024;
+  p.sharedMemPerBlockOptin = static_cast<size_t>(limits.shared_bytes_per_block_optin);
+  p.sharedMemPerMultiprocessor = static_cast<size_t>(limits.shared_bytes_per_multiprocessor);
+  p.reservedSharedMemPerBlock = static_cast<size_t>(limits.reserved_shared_bytes_per_block);
   p.regsPerBlock = 65536;
   p.regsPerMultiprocessor = kRegistersPerMultiprocessor;
   p.warpSize = 32;
   p.memPitch = 2147483647;
   p.maxThreadsPerBlock = kThreadsPerBlock;
-  p.maxThreadsPerMultiProcessor = kThreadsPerMultiprocessor;
-  p.maxBlocksPerMultiProcessor = 32;
+  p.maxThreadsPerMultiProcessor = limits.threads_per_multiprocessor;
+  p.maxBlocksPerMultiProcessor = limits.blocks_per_multiprocessor;
   p.maxThreadsDim[0] = p.maxThreadsDim[1] = 1024;
   p.maxThreadsDim[2] = 64;
   p.maxGridSize[0] = 2147483647;
@@ -57,10 +58,11 @@ void set_abilities(cudaDeviceProp& p) {
 
 int blocks_per_multiprocessor(int block_size, size_t dynamic_shared_bytes) {
   if (block_size <= 0) return 0;
-  int blocks = std::min(32, kThreadsPerMultiprocessor / block_size);
+  const ComputeLimits& limits = compute_limits();
+  int blocks = std::min(limits.blocks_per_multiprocessor, limits.threads_per_multiprocessor / block_size);
   if (dynamic_shared_bytes > 0) {
-    blocks =
-        std::min(blocks, static_cast<int>(kSharedBytesPerMultiprocessor / (dynamic_shared_bytes + 1024)));
+    blocks = std::min(blocks, static_cast<int>(static_cast<size_t>(limits.shared_bytes_per_multiprocessor) /
+                                               (dynamic_shared_bytes + 1024)));
   }
   return blocks;
 }
@@ -111,8 +113,8 @@ GWSIM_EXPORT cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) 
   std::snprintf(p->name, sizeof p->name, "%s", config().device_name.c_str());
   p->uuid.bytes[15] = static_cast<char>(device + 1);
   p->totalGlobalMem = config().memory_bytes;
-  p->major = kComputeMajor;
-  p->minor = kComputeMinor;
+  p->major = config().compute_major;
+  p->minor = config().compute_minor;
   p->multiProcessorCount = config().multiprocessors;
   p->pciDeviceID = device;
   set_limits(*p);
@@ -187,7 +189,7 @@ GWSIM_EXPORT cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, const void
   std::memset(a, 0, sizeof *a);
   a->maxThreadsPerBlock = kThreadsPerBlock;
   a->numRegs = 32;
-  a->ptxVersion = a->binaryVersion = kComputeMajor * 10 + kComputeMinor;
+  a->ptxVersion = a->binaryVersion = config().compute_major * 10 + config().compute_minor;
   a->maxDynamicSharedSizeBytes = static_cast<int>(kSharedBytesPerBlock);
   a->preferredShmemCarveout = -1;
   return call.done();

@@ -66,14 +66,17 @@ def cudnn_version(package):
     return 0
 
 
-def write_library(out, library, functions, answers):
+def write_library(out, library, functions, cudnn):
     code = NOT_SUPPORTED[library]
     lines = [LICENCE, "int gwsim_unimplemented(const char* name, int code);"]
     for name in sorted(name for name, _ in functions):
         weak = '__attribute__((weak, visibility("default")))'
         call = f'gwsim_unimplemented("{name}", {code})'
-        if name in answers:
-            lines.append(f"{weak} long {name}(void) {{ return {answers[name]}; }}")
+        if name == "cudnnGetVersion":
+            lines.append(f"{weak} long {name}(void) {{ return {cudnn}; }}")
+        elif name == "cudnnGetProperty":  # major, minor, patch level
+            parts = f"{{{cudnn // 10000}, {cudnn // 100 % 100}, {cudnn % 100}}}"
+            lines.append(f"{weak} int {name}(int part, int* value) {{ *value = (const int[3]){parts}[part % 3]; return 0; }}")
         elif name.endswith("String"):
             lines.append(f'{weak} const char* {name}(void) {{ return "not simulated"; }}')
         elif RETURNS_POINTER.search(name):
@@ -95,7 +98,7 @@ def main(arguments):
     out.mkdir(parents=True, exist_ok=True)
     files = sorted(package.glob("lib/*.so")) + sorted(package.glob("*.so"))
     libraries = cuda_libraries({soname for file in files for soname in needed(file)})
-    answers = {"cudnnGetVersion": cudnn_version(package)}
+    cudnn = cudnn_version(package)
     functions = {library: set() for library in libraries}
     for file in files:
         for name, node in wanted(file):
@@ -103,7 +106,7 @@ def main(arguments):
             if library:
                 functions[library].add((name, node))
     for library in libraries:
-        write_library(out, library, functions[library], answers)
+        write_library(out, library, functions[library], cudnn)
     listed = " ".join(f"{library}:{version}" for library, version in sorted(libraries.items()))
     (out / "libraries.cmake").write_text(f"set(GWSIM_WHEEL_LIBRARIES {listed})\n")
 
