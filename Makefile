@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 SETUP := build/.setup-done
 
-.PHONY: help setup build test demo check frameworks bench gpu-acceptance torch-tests asan tsan fmt install clean
+.PHONY: help setup build test demo check frameworks bench gpu-acceptance torch-tests torch-cuda asan tsan fmt install clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,6 +47,9 @@ torch-tests: build  ## PyTorch's own DataLoader tests, with and without injectio
 
 accuracy: build  ## predict loader settings, try them, write docs/accuracy.md
 	@$(PYTHON) scripts/accuracy.py
+
+torch-cuda: build  ## fetch the CUDA build of PyTorch (526 MB) for tests/torch_cuda, on the simulated device
+	@scripts/torch_cuda.sh
 
 asan: $(SETUP)  ## unit tests under the address and undefined-behaviour sanitizers
 	@scripts/build.sh asan

@@ -12,6 +12,8 @@ def main():
     for text, expected in (
         ("launch_latency_us 3\nlaunch_latncy_us 4\n", ':2: unknown key "launch_latncy_us"'),
         ("h2d_gbs fast\n", ':1: "h2d_gbs" takes one number'),
+        ("kernel_bytes *\n", ":1: expected: kernel_bytes <glob> <bytes per thread> [<us>], none of them negative"),
+        ("include /nowhere\n", None),
         ("kernel gemm\n", ":1: expected: kernel <glob> <us> [<us per block>]"),
     ):
         with tempfile.NamedTemporaryFile("w", suffix=".conf") as config:
@@ -20,7 +22,9 @@ def main():
             environment = dict(os.environ, GWSIM_CONFIG=config.name)
             result = subprocess.run([sys.argv[1], "--gtest_list_tests"], env=environment, capture_output=True, text=True)
         assert result.returncode == -signal.SIGABRT, result
-        assert result.stderr == f"[gpuwatch simulated device] {config.name}{expected}\n", result.stderr
+        where = config.name if expected else "/nowhere"
+        what = expected or ":0: GWSIM_CONFIG or a file in it names a file that cannot be read"
+        assert result.stderr == f"[gpuwatch simulated device] {where}{what}\n", result.stderr
         assert result.stdout == "", result.stdout
 
 

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 #include "core/config.h"
 
@@ -146,6 +147,21 @@ GWSIM_EXPORT Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsig
   return kSuccess;
 }
 
+// The first form of the record, which PyTorch still asks for when it reports that memory ran out.
+struct FirstProcessInfo {
+  unsigned pid;
+  unsigned long long used_bytes;
+};
+GWSIM_EXPORT Return nvmlDeviceGetComputeRunningProcesses(Device device, unsigned* count,
+                                                         FirstProcessInfo* to) {
+  if (!count) return kInvalidArgument;
+  std::vector<ProcessInfo> found(*count);
+  const Return result = nvmlDeviceGetComputeRunningProcesses_v3(device, count, found.data());
+  if (result != kSuccess) return result;
+  for (unsigned i = 0; i < *count; ++i) to[i] = {found[i].pid, found[i].used_memory};
+  return kSuccess;
+}
+
 // What programs are likely to try next.
 #define GWSIM_MISSING(name)                           \
   GWSIM_EXPORT Return name() {                        \
@@ -169,3 +185,6 @@ GWSIM_MISSING(nvmlDeviceGetNumaNodeId)
 GWSIM_MISSING(nvmlDeviceGetMigMode)
 GWSIM_MISSING(nvmlDeviceGetFieldValues)
 GWSIM_MISSING(nvmlDeviceGetNvLinkState)
+GWSIM_MISSING(nvmlDeviceGetNvLinkRemoteDeviceType)
+GWSIM_MISSING(nvmlDeviceGetNvLinkRemotePciInfo_v2)
+GWSIM_MISSING(nvmlDeviceGetGpuFabricInfoV)

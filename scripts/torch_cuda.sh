@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Fetches the CUDA build of PyTorch into build/torch-cuda, a virtual environment of its own, for tests/torch_cuda: without any of the
+# vendor's libraries that it names as requirements, which the simulated device stands in for. Says first how large that is.
+#   TORCH_CUDA_WHEEL=<file>   take this wheel instead of downloading it
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+readonly torch_version=2.13.0
+readonly requirements=(filelock typing_extensions sympy mpmath networkx jinja2 MarkupSafe fsspec numpy setuptools)
+readonly place=build/torch-cuda
+
+say() { printf 'torch-cuda: %s\n' "$*"; }
+
+if "$place/bin/python" -c 'import importlib.metadata as m, sys; sys.exit(m.version("torch") != sys.argv[1])' "$torch_version" 2>/dev/null; then
+  say "PyTorch $torch_version is in $place"
+else
+  if [ -n "${TORCH_CUDA_WHEEL:-}" ]; then
+    say "installing $TORCH_CUDA_WHEEL into $place (1.4 GB there)"
+  else
+    say "fetching PyTorch $torch_version with CUDA from the package index into $place: 526 MB to download, 1.4 GB there"
+  fi
+  build/venv/bin/python -m venv "$place"
+  "$place/bin/pip" install --quiet --no-deps "${TORCH_CUDA_WHEEL:-torch==$torch_version}" "${requirements[@]}"
+fi
+[ -e "$place"/lib/python3*/site-packages/torch/lib/libtorch_cuda.so ] || {
+  say "what was installed is no CUDA build" >&2
+  exit 1
+}
+# The stubs are made from what the wheel wants.
+scripts/build.sh release

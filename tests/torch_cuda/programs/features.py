@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a training takes for granted of a device, one check each; prints "ok NAME" or "FAILED NAME: why"."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+CHECKS = []
+
+
+def check(function):
+    CHECKS.append(function)
+    return function
+
+
+def small_model():
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10)).cuda()
+
+
+def train(make_optimizer, precision=None, scaler=None):
+    model = small_model()
+    optimizer = make_optimizer(model.parameters())
+    for _ in range(2):
+        x, y = torch.randn(32, 64, device="cuda"), torch.randint(0, 10, (32,), device="cuda")
+        with torch.autocast("cuda", dtype=precision, enabled=precision is not None):
+            loss = functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        if scaler:
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        else:
+            loss.backward()
+            optimizer.step()
+    assert loss.item() == 0  # results read as zero
+
+
+@check
+def device_properties():
+    assert torch.cuda.is_available() and torch.cuda.device_count() == 1
+    assert torch.cuda.get_device_name() == "A100 (simulated)"
+    assert torch.cuda.get_device_capability() == (8, 0)
+    free, total = torch.cuda.mem_get_info()
+    assert 0 < free <= total == 80 << 30
+
+
+@check
+def caching_allocator():
+    before = torch.cuda.memory_allocated()
+    block = torch.empty(1 << 20, device="cuda")
+    assert torch.cuda.memory_allocated() - before == 4 << 20
+    del block
+    torch.cuda.empty_cache()
+    assert torch.cuda.memory_allocated() == before
+
+
+@check
+def out_of_memory():
+    try:
+        torch.empty(100 << 30, dtype=torch.uint8, device="cuda")
+    except torch.cuda.OutOfMemoryError:
+        return
+    raise AssertionError("100 GiB fitted into 80")
+
+
+@check
+def streams_and_events():
+    stream = torch.cuda.Stream()
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    with torch.cuda.stream(stream):
+        begin.record()
+        torch.mm(torch.empty(2048, 2048, device="cuda"), torch.empty(2048, 2048, device="cuda"))
+        end.record()
+    end.synchronize()
+    # 2 * 2048^3 flop at 19.5e12 a second and 70 % of it, in full waves: never faster than this.
+    assert begin.elapsed_time(end) >= 2 * 2048**3 / (19.5e12 * 0.7) * 1e3
+
+
+@check
+def pinned_and_non_blocking():
+    host = torch.ones(1000).pin_memory()
+    assert host.is_pinned()
+    host.cuda(non_blocking=True)
+    torch.cuda.synchronize()
+
+
+@check
+def sgd():
+    train(lambda parameters: torch.optim.SGD(parameters, 0.1, momentum=0.9))
+
+
+@check
+def adamw_foreach():
+    train(lambda parameters: torch.optim.AdamW(parameters, foreach=True))
+
+
+@check
+def adamw_fused():
+    train(lambda parameters: torch.optim.AdamW(parameters, fused=True))
+
+
+@check
+def autocast_bfloat16():
+    train(torch.optim.AdamW, torch.bfloat16)
+
+
+@check
+def autocast_float16_and_scaler():
+    train(torch.optim.AdamW, torch.float16, torch.amp.GradScaler("cuda"))
+
+
+@check
+def tf32():
+    torch.set_float32_matmul_precision("high")
+    try:
+        train(torch.optim.AdamW)
+    finally:
+        torch.set_float32_matmul_precision("highest")
+
+
+@check
+def transformer_layer():
+    layer = nn.TransformerEncoderLayer(64, 4, batch_first=True).cuda()
+    layer(torch.randn(4, 16, 64, device="cuda")).sum().backward()
+    nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
+
+
+@check
+def attention():
+    for backend in (None, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH):
+        q = torch.randn(2, 4, 32, 16, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        with sdpa_kernel(backend or [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
+            functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+
+
+@check
+def cuda_graph():
+    model, x = small_model(), torch.randn(32, 64, device="cuda")
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        model(x).sum().backward()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        model(x).sum().backward()
+    for _ in range(3):
+        graph.replay()
+    torch.cuda.synchronize()
+
+
+@check
+def sorting_and_counting():
+    x = torch.randn(1000, device="cuda")
+    x.sort(), x.topk(5), x.cumsum(0), x.unique()
+    assert x.nonzero().numel() == 0
+    assert "0." in str(x)
+
+
+@check
+def convolution_without_cudnn():
+    with torch.backends.cudnn.flags(enabled=False):
+        layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)).cuda()
+        layers(torch.randn(2, 3, 32, 32, device="cuda")).sum().backward()
+
+
+@check
+def checkpoint():
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.pt"
+        model = small_model()
+        torch.save(model.state_dict(), path)
+        model.load_state_dict(torch.load(path))
+
+
+def main():
+    failed = 0
+    for function in CHECKS:
+        try:
+            function()
+            torch.cuda.synchronize()
+            print("ok", function.__name__, flush=True)
+        except Exception as error:
+            failed += 1
+            print(f"FAILED {function.__name__}: {type(error).__name__}: {error}", flush=True)
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()
