@@ -5,6 +5,7 @@ python profiled.py TRACE.json
 """
 
 import sys
+import time
 
 import torch
 from torch import nn
@@ -12,6 +13,7 @@ from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile, record_function
 
 STEPS = 4
+PAUSE_S = 0.5  # in all longer than the quiet after which gpuwatch takes a profiler for gone
 
 
 def main():
@@ -32,6 +34,7 @@ def main():
     with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as profiler:
         for _ in range(STEPS):
             step()
+            time.sleep(PAUSE_S)
         torch.cuda.synchronize()
     profiler.export_chrome_trace(sys.argv[1])
 
