@@ -6,9 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[2]
-PROGRAMS = Path(__file__).parent / "programs"
+from torch_case import PROGRAMS, ROOT, device_environment
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +29,3 @@ def on_device(torch_cuda, sim_lib):
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
     return run
-
-
-def device_environment(sim_lib, device):
-    return {"LD_LIBRARY_PATH": str(sim_lib), "GWSIM_CONFIG": str(ROOT / f"cuda/sim/devices/{device}.conf")}

@@ -3,7 +3,7 @@
 
 import re
 
-from conftest import PROGRAMS
+from torch_case import PROGRAMS
 
 
 def test_features(on_device):

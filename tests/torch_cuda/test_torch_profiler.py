@@ -8,7 +8,7 @@ import json
 from collections import Counter
 
 import pytest
-from conftest import PROGRAMS, device_environment
+from torch_case import PROGRAMS, device_environment
 
 STEPS = 4  # of programs/profiled.py
 # What is told of an operation and does not depend on when it ran.

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAMS, device_environment
+from torch_case import PROGRAMS, device_environment
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "groundtruth"))
 from oracle import Oracle  # noqa: E402
