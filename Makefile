@@ -21,6 +21,7 @@ build: $(SETUP)  ## build everything into build/release
 	@scripts/build.sh release
 
 test: build  ## run every check and test, one line each, and count them
+	@scripts/torch_cuda.sh || echo "torch-cuda: not to be had here: tests/torch_cuda will be skipped"
 	@$(PYTHON) scripts/run_tests.py
 
 demo: build  ## profile a real training script, apply the first suggestion, compare
@@ -48,7 +49,7 @@ torch-tests: build  ## PyTorch's own DataLoader tests, with and without injectio
 accuracy: build  ## predict loader settings, try them, write docs/accuracy.md
 	@$(PYTHON) scripts/accuracy.py
 
-torch-cuda: build  ## fetch the CUDA build of PyTorch (526 MB) for tests/torch_cuda, on the simulated device
+torch-cuda: build  ## fetch the CUDA build of PyTorch (526 MB), to train on the simulated device
 	@scripts/torch_cuda.sh
 
 asan: $(SETUP)  ## unit tests under the address and undefined-behaviour sanitizers

@@ -22,7 +22,8 @@ else
     say "fetching PyTorch $torch_version with CUDA from the package index into $place: 526 MB to download, 1.4 GB there"
   fi
   build/venv/bin/python -m venv "$place"
-  "$place/bin/pip" install --quiet --no-deps "${TORCH_CUDA_WHEEL:-torch==$torch_version}" "${requirements[@]}"
+  # Three signs: exactly this version, so no 2.13.0+cpu that some other index may hold.
+  "$place/bin/pip" install --quiet --no-deps "${TORCH_CUDA_WHEEL:-torch===$torch_version}" "${requirements[@]}"
 fi
 [ -e "$place"/lib/python3*/site-packages/torch/lib/libtorch_cuda.so ] || {
   say "what was installed is no CUDA build" >&2

@@ -11,7 +11,7 @@ from torch_case import PROGRAMS, ROOT, device_environment
 
 @pytest.fixture(scope="session")
 def torch_cuda():
-    """The Python that has it. It is half a gigabyte and not part of the set-up, so it may be absent."""
+    """The Python that has it. It is half a gigabyte and not part of the set-up, so it may be absent. `make test` tries to fetch it."""
     python = Path(os.environ.get("GPUWATCH_TORCH_CUDA", ROOT / "build/torch-cuda")) / "bin/python"
     if not python.exists():
         pytest.skip(f"the CUDA build of PyTorch is not in {python.parent.parent}: run `make torch-cuda` (526 MB)")
