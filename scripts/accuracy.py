@@ -244,7 +244,7 @@ def measure(bench, experiment, results, again):
             recorded = results[key]["recorded"]
         looked_into = {name: results[key][name] for name in ("repeats", "itself") if again and name in results[key]}
         results[key] = {"group": experiment.group, "job": experiment.job, "from": str(experiment.recorded),
-                        "to": str(target), "recorded": recorded, "achieved": achieved, **looked_into,
+                        "to": str(target), "recorded": recorded, "achieved": achieved, "known": again, **looked_into,
                         **bench.predict(bench.recording(experiment), target, experiment.recorded)}  # fmt: skip
         if not again and "expected" in results[key] and not is_inside(results[key]):
             results[key] |= bench.look_into(experiment, target)
@@ -358,6 +358,9 @@ def write_page(results):
         "Not covered: pinned memory (needs a device), storage whose bandwidth is the limit (the replay lets each worker read",
         "as fast as the recorded one did). Predictions on machines with a GPU: [gpu-results](gpu-results/README.md).",
     ]  # fmt: skip
+    if known := sum(row["known"] for row in rows):
+        lines += ["", f"{known} of the {len(rows)} predictions were made again from the kept recording (`--again`), with a replay that was changed when",
+                  "what was achieved was known: they show how well it can fit, not how well it foretells."]  # fmt: skip
     for group, title in GROUPS.items():
         of_group = [row for row in rows if row["group"] == group]
         if not of_group:
