@@ -15,6 +15,9 @@ constexpr size_t kEnoughSteps = 20;
 // loader configurations, predicted and then measured, the mean error of this kind of replay was 2 %.
 constexpr double kRunToRun = 0.02;
 
+// An interval wider than the value itself says nothing: steps of a disturbed job gave "158 ms (0 to 338)".
+constexpr double kWidest = 1;
+
 }  // namespace
 
 Trust ReplayCheck::trust() const {
@@ -36,6 +39,7 @@ std::optional<Prediction> step_prediction(const ReplayCheck& check, Range replay
   value.low = std::max(std::min(replayed_ms.low, value.expected) * (1 - margin), floor_ms * (1 - kRunToRun));
   value.low = std::min(value.low, value.expected);
   value.high = std::max(replayed_ms.high, value.expected) * (1 + margin);
+  if (value.high - value.low > kWidest * value.expected) return std::nullopt;
   prediction.speedup = {now_ms / value.high, now_ms / value.expected, now_ms / value.low};
   return prediction;
 }

@@ -35,8 +35,9 @@ struct ReplayCheck {
 };
 
 // Turns a replayed step time and its bootstrap spread into a prediction, widened by what the replay of the
-// unchanged run was off by. Empty where `check` allows only a ceiling. `floor_ms` bounds the interval below:
-// no change of the input can make a step shorter than the work that is not input.
+// unchanged run was off by. Empty where `check` allows only a ceiling, or the interval would be wider than
+// the value. `floor_ms` bounds the interval below: no change of the input can make a step shorter than the
+// work that is not input.
 std::optional<Prediction> step_prediction(const ReplayCheck& check, Range replayed_ms, double now_ms,
                                           double floor_ms);
 

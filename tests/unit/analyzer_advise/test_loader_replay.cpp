@@ -277,6 +277,8 @@ TEST(Prediction, IsWiderWhereTheReplayIsOff) {
   EXPECT_LT(width(10), width(10.25));
   EXPECT_LT(width(10.25), width(10.6));
   EXPECT_FALSE(step_prediction({10, 12, 100}, {5, 5, 5}, 10, 1));
+  EXPECT_TRUE(step_prediction({10, 10, 100}, {3, 5, 7}, 10, 1));
+  EXPECT_FALSE(step_prediction({10, 10, 100}, {-1, 5, 11}, 10, 1)) << "wider than itself";
 }
 
 }  // namespace
