@@ -13,6 +13,7 @@ a reason to skip: a test that silently does not run proves nothing.
 import json
 import os
 import subprocess
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,6 +65,12 @@ def run_dir(tmp_path):
     return tmp_path / "run"
 
 
+def stolen_seconds():
+    """CPU time that the machine asked for and its host did not give, since it was started."""
+    with open("/proc/stat") as lines:
+        return int(lines.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
+
+
 @dataclass
 class InjectedRun:
     """A finished process, and the analyzer's view of what it left."""
@@ -73,10 +80,16 @@ class InjectedRun:
     stderr: str
     out: Path
     gpuwatch: Path
+    stolen_share: float  # of the run's wall time, of one CPU, by the tests' own machine's host
 
     @property
     def traces(self):
         return sorted(self.out.glob("*.gwt")) if self.out.is_dir() else []
+
+    @property
+    def excused(self):
+        """Findings that are true of the machine that the tests run on: below kLeastSteal, which sees part of the run."""
+        return {"cpu-steal"} if self.stolen_share >= 0.03 else set()
 
     def analyze(self, *options, check=True):
         """Runs `gpuwatch analyze` on the run's directory; check=False to look at its failures."""
@@ -108,7 +121,7 @@ def first_words():
 
 
 @pytest.fixture
-def inject(request, injected_environment, gpuwatch, run_dir):
+def inject(request, injected_environment, first_words, gpuwatch, run_dir):
     """inject(command, env={...}, sim=False, first=False, timeout=120, cwd=None): runs a command under injection to its end.
 
     With sim=True the command finds the simulated device's libraries first. With first=True it gets the CPU first.
@@ -119,8 +132,11 @@ def inject(request, injected_environment, gpuwatch, run_dir):
         if sim:
             environment["LD_LIBRARY_PATH"] = str(request.getfixturevalue("sim_lib"))
         environment.update({name: str(value) for name, value in (env or {}).items()})
-        words = [*(request.getfixturevalue("first_words") if first else ()), *(str(word) for word in command)]
+        words = [*(first_words if first else ()), *(str(word) for word in command)]
+        began, stolen = time.monotonic(), stolen_seconds()
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=timeout, cwd=cwd)
-        return InjectedRun(done.returncode, done.stdout, done.stderr, Path(environment["GPUWATCH_OUT"]), gpuwatch)
+        stolen_share = (stolen_seconds() - stolen) / (time.monotonic() - began)
+        out = Path(environment["GPUWATCH_OUT"])
+        return InjectedRun(done.returncode, done.stdout, done.stderr, out, gpuwatch, stolen_share)
 
     return run

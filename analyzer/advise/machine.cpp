@@ -71,6 +71,7 @@ void add_machine(const Sample& first, const Sample& last, MachineUse& use) {
   use.cores = total / wall_ns;
   use.other_cores = std::max(0.0, busy / wall_ns - use.job_cores);
   use.steal_share = busy + steal > 0 ? steal / (busy + steal) : 0;
+  use.steal_cores = steal / wall_ns;
   use.throttled_share = growth(first.throttled_ns, last.throttled_ns) / wall_ns;
   use.cpu_stall_share = growth(first.psi_cpu_ns, last.psi_cpu_ns) / wall_ns;
   use.memory_stall_share = growth(first.psi_memory_ns, last.psi_memory_ns) / wall_ns;

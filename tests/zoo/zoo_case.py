@@ -84,7 +84,8 @@ class Job:
     def excused(self):
         """Complaints that are true of the machine that the tests ran on, by what the job logged."""
         share = json.loads(self.injected.stdout.splitlines()[-1])["run_delay_share"] if self.is_python else 0
-        return {"cpu-contention"} if share >= CONTENDED else set()
+        contended = {"cpu-contention"} if share >= CONTENDED else set()
+        return contended | self.injected.excused
 
     def find(self, cause):
         return next((finding for finding in self.findings if finding["id"] == cause), None)

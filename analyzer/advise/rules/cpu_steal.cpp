@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analyzer/advise/machine.h"
 
 namespace gpuwatch::advise {
@@ -12,22 +14,26 @@ namespace {
 constexpr Threshold kThresholds[] = {
     {"CPU time taken by the host", kLeastSteal, "of the CPU time asked for",
      "virtual machines that are not oversold show below 1 %"},
+    {"the same", kLeastSteal, "of a CPU", "a job that asks for little is held up for no longer than that"},
 };
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const auto use = machine_use(input);
-  if (!use || use->steal_share < kLeastSteal) return std::nullopt;
-  Finding finding = make_finding(kCpuSteal, input, use->steal_share);
+  if (!use) return std::nullopt;
+  const double lost = std::min(use->steal_share, use->steal_cores);
+  if (lost < kLeastSteal) return std::nullopt;
+  Finding finding = make_finding(kCpuSteal, input, lost);
   finding.title = fmt::format("The host takes {:.0f} % of the CPU time that this virtual machine asks for",
                               100 * use->steal_share);
   finding.evidence = {{"steal time", 100 * use->steal_share, "% of the CPU time asked for"},
+                      {"the same", use->steal_cores, "cores"},
                       {"CPU used by the job", use->job_cores, "cores"},
                       {"CPUs of the machine", use->cores, "cores"}};
   finding.fix.setting = "instance type";
   finding.fix.value = "without burst credits";
   finding.fix.summary =
       "an instance type with dedicated CPUs; on a burstable one the CPU credits are spent (no setting helps)";
-  finding.ceiling_speedup = 1 / (1 - use->steal_share);
+  finding.ceiling_speedup = 1 / (1 - lost);
   return finding;
 }
 
