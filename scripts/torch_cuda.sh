@@ -23,7 +23,10 @@ else
   fi
   build/venv/bin/python -m venv "$place"
   # Three signs: exactly this version, so no 2.13.0+cpu that some other index may hold.
-  "$place/bin/pip" install --quiet --no-deps "${TORCH_CUDA_WHEEL:-torch===$torch_version}" "${requirements[@]}"
+  "$place/bin/pip" install --quiet --no-deps "${TORCH_CUDA_WHEEL:-torch===$torch_version}" "${requirements[@]}" || {
+    rm -rf "$place"  # half an installation would look like one
+    exit 1
+  }
 fi
 [ -e "$place"/lib/python3*/site-packages/torch/lib/libtorch_cuda.so ] || {
   say "what was installed is no CUDA build" >&2

@@ -13,12 +13,12 @@ a reason to skip: a test that silently does not run proves nothing.
 import json
 import os
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from commands import FIRST, can_run
+from disturbance import STOLEN, Disturbance
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -65,12 +65,6 @@ def run_dir(tmp_path):
     return tmp_path / "run"
 
 
-def stolen_seconds():
-    """CPU time that the machine asked for and its host did not give, since it was started."""
-    with open("/proc/stat") as lines:
-        return int(lines.readline().split()[8]) / os.sysconf("SC_CLK_TCK")
-
-
 @dataclass
 class InjectedRun:
     """A finished process, and the analyzer's view of what it left."""
@@ -90,7 +84,7 @@ class InjectedRun:
     def excused(self):
         """Findings that are true of the machine that the tests run on. What its host took in all may have been taken within
         the recorded steps, a fifth of a short run."""
-        return {"cpu-steal"} if self.stolen_share >= 0.01 else set()
+        return {"cpu-steal"} if self.stolen_share >= STOLEN else set()
 
     def analyze(self, *options, check=True):
         """Runs `gpuwatch analyze` on the run's directory; check=False to look at its failures."""
@@ -134,9 +128,9 @@ def inject(request, injected_environment, first_words, gpuwatch, run_dir):
             environment["LD_LIBRARY_PATH"] = str(request.getfixturevalue("sim_lib"))
         environment.update({name: str(value) for name, value in (env or {}).items()})
         words = [*(first_words if first else ()), *(str(word) for word in command)]
-        began, stolen = time.monotonic(), stolen_seconds()
+        disturbance = Disturbance()
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=timeout, cwd=cwd)
-        stolen_share = (stolen_seconds() - stolen) / (time.monotonic() - began)
+        stolen_share, _ = disturbance.shares()
         out = Path(environment["GPUWATCH_OUT"])
         return InjectedRun(done.returncode, done.stdout, done.stderr, out, gpuwatch, stolen_share)
 

@@ -17,7 +17,7 @@ struct MachineUse {
   double other_cores = 0;      // used by processes that are not of this run
   double throttled_share = 0;  // summed over CPUs: may exceed 1
   double steal_share = 0;      // of the CPU time that anybody on the machine asked for
-  double steal_cores = 0;
+  double steal_cores = 0;      // of the whole machine, asked for and not given
   double run_delay_share = 0;  // the training thread could have run and had no CPU
   double cpu_stall_share = 0, memory_stall_share = 0, io_stall_share = 0;  // PSI "some"
   double swap_in_bytes_s = 0, major_faults_s = 0;

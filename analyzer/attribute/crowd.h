@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where a thread's run delay fell, when its counter tells only how much: in proportion to how far the job's
 // own processes wanted more CPUs than there are. While training waits for a batch it wants none, so workers
-// that take each other's CPU are delayed less in a wait than before it. Against a log of each millisecond of
-// four workers on two cores: 0.8 points of wall time off on average, at most 1.3; spread evenly 1.6, at
-// most 2.8.
+// that take each other's CPU are delayed less in a wait than before it. Against a log of each 1.5 ms of CPU
+// time of four workers on two cores: 0.8 points of wall time off on average, at most 1.3; spread evenly 1.6,
+// at most 2.8.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "analyzer/attribute/process_view.h"

@@ -63,9 +63,9 @@ std::vector<const Range*> select(const Thread& thread, Wanted wanted) {
 }
 
 const std::string& text_of(const Run& run, uint32_t id) {
-  static const std::string kNone;
+  static const std::string kNoText;
   const auto text = run.texts.find(id);
-  return text == run.texts.end() ? kNone : text->second;
+  return text == run.texts.end() ? kNoText : text->second;
 }
 
 // Remembers the answer for each text: there are far fewer names than ranges.

@@ -139,6 +139,7 @@ bool enter(const void* caller, Needs needs, const char* name) noexcept {
 }
 
 void leave() noexcept {
+  if (!may_touch_cupti()) return;  // forked between the two, as may happen within a whole profile
   const base::ErrnoGuard keep_errno;
   const Guard guard;
   --g_state.calls_in_flight;

@@ -100,12 +100,19 @@ def test_configuration_is_exact(run, workers, prefetch):
     assert loader["location"].endswith(f"timed_loader.py:{line}")
 
 
-def assert_agrees_with_oracle(recorded, workers, prefetch):
+def bounds_ms(recorded, workers, prefetch):
+    """What a step takes by the log: left alone, and disturbed as it was."""
+    return [times.step_ms(workers, prefetch) for times in (recorded.oracle.undisturbed, recorded.oracle.disturbed)]
+
+
+def assert_agrees_with_oracle(recorded, workers, prefetch, tolerance=0.05):
     prediction = recorded.predict(workers, prefetch)
     if prediction is None:
-        pytest.skip("the machine disturbed two recordings too much for a prediction")
-    least, most = (times.step_ms(workers, prefetch) for times in (recorded.oracle.undisturbed, recorded.oracle.disturbed))
-    assert 0.95 * least <= prediction["expected"] <= 1.05 * most
+        least, most = bounds_ms(recorded, recorded.workers, recorded.prefetch)
+        assert most > 1.05 * least, "no prediction from a recording that was left alone, by its own log"
+        pytest.skip(f"the machine made steps of two recordings longer, of the second from {least:.1f} to {most:.1f} ms")
+    least, most = bounds_ms(recorded, workers, prefetch)
+    assert (1 - tolerance) * least <= prediction["expected"] <= (1 + tolerance) * most
 
 
 @pytest.mark.parametrize("spread", [0, 0.8])
@@ -122,7 +129,9 @@ def test_oracle_agrees_with_the_loader(run, workers, prefetch):
 
 
 def test_replay_of_the_unchanged_run(run):
-    assert_agrees_with_oracle(run(2, 2), 2, 2)
+    recorded = run(2, 2)
+    least, most = bounds_ms(recorded, 2, 2)
+    assert_agrees_with_oracle(recorded, 2, 2, tolerance=0.03 if most < 1.05 * least else 0.05)
 
 
 def test_no_promise_that_the_cores_cannot_keep(run):

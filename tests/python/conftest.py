@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +56,20 @@ def run_watched(injected_environment, run_dir):
             text=True, timeout=180, cwd=cwd,
         )  # fmt: skip
         return Watched(done.returncode, done.stdout, done.stderr, raw_trace.read_run(run_dir))
+
+    return run
+
+
+@pytest.fixture
+def run_both(run_plain, run_watched, first_words):
+    """run_both(words, env={}) -> (plain, watched): both at once, for importing torch takes seconds of one CPU; what is
+    watched has the CPU first."""
+
+    def run(words, **options):
+        with ThreadPoolExecutor(max_workers=1) as beside:
+            plain = beside.submit(run_plain, words, **options)
+            watched = run_watched([*first_words, *words], **options)
+            return plain.result(), watched
 
     return run
 

@@ -219,7 +219,7 @@ class Other(SGD):
 """
 
 
-def test_optimizer_without_global_hooks(run_plain, run_watched, tmp_path):
+def test_optimizer_without_global_hooks(run_both, tmp_path):
     """PyTorch before 2.0. A scheduler takes step apart, tracebacks and signatures stay what they are."""
     package = tmp_path / "torch" / "optim"
     package.mkdir(parents=True)
@@ -238,7 +238,7 @@ except ValueError:
     print(traceback.format_exc())
 """
     command, env = [sys.executable, "-c", source], {"PYTHONPATH": str(tmp_path)}
-    plain, watched = run_plain(command, env=env), run_watched(command, env=env)
+    plain, watched = run_both(command, env=env)
     assert (watched.returncode, watched.stdout, watched.stderr) == (0, plain.stdout, "")
     assert watched.trace.state("python") == "on"
     steps = watched.trace.calls("OptimizerStep")

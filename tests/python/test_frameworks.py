@@ -300,9 +300,9 @@ assert caller.reduce(ctypes.c_void_p(5)) == 1
 """, caller)  # fmt: skip
 
 
-def test_function_that_nobody_defines_ends_as_without_us(run_plain, run_watched, caller):
+def test_function_that_nobody_defines_ends_as_without_us(run_both, caller):
     program = [sys.executable, "-c", CALLER + "caller.reduce(None)"]
-    plain, watched = run_plain(program, env=caller), run_watched(program, env=caller)
+    plain, watched = run_both(program, env=caller)
     assert watched.returncode == plain.returncode == 127
     symbol = "undefined symbol: _ZN10tensorflow4data15ReduceDatasetOp9DoComputeEPNS_15OpKernelContextE"
     assert symbol in plain.stderr and symbol in watched.stderr

@@ -175,9 +175,9 @@ def test_checkpoint_carries_the_stack(paths, run_watched, tmp_path):
 
 
 @pytest.mark.parametrize("options", [[], ["workers=2", "context=fork"]], ids=["inline", "workers"])
-def test_where_reading_memory_is_refused_the_source_says_so(options, run_plain, run_watched):
+def test_where_reading_memory_is_refused_the_source_says_so(options, run_both):
     words = [sys.executable, PROGRAMS / "refused.py", *options]
-    plain, watched = run_plain(words, env=PATHS), run_watched(words, env=PATHS)
+    plain, watched = run_both(words, env=PATHS)
     assert (watched.returncode, watched.stdout, watched.stderr) == (0, plain.stdout, plain.stderr)
     assert watched.trace.state("stacks") == "off: process_vm_readv is not permitted here"
     assert not watched.trace.stacks

@@ -43,9 +43,8 @@ def without_names(text):
 
 
 @pytest.mark.parametrize("options", SCENARIOS.values(), ids=SCENARIOS.keys())
-def test_trace_agrees_with_program(options, run_plain, run_watched, first_words):
-    words = [*first_words, *command(options)]
-    plain, watched = run_plain(words), run_watched(words)
+def test_trace_agrees_with_program(options, run_both):
+    plain, watched = run_both(command(options))
     assert watched.returncode == plain.returncode == 0, watched.stderr
     assert watched.stdout.splitlines()[:-1] == plain.stdout.splitlines()[:-1]
     assert without_names(watched.stderr) == without_names(plain.stderr)
@@ -120,10 +119,10 @@ def check_protocol(trace, options, epochs):
         assert {call.b for call in returned(trace)} == {call.b for call in received if not call.failed}
 
 
-def test_exception_in_worker_looks_the_same(run_plain, run_watched):
+def test_exception_in_worker_looks_the_same(run_both):
     for workers in (0, 1):  # with two, the line of torch that raises depends on who is first
         options = {"workers": workers, "raise-at": 5}
-        plain, watched = run_plain(command(options)), run_watched(command(options))
+        plain, watched = run_both(command(options))
         assert watched.returncode == plain.returncode == 1
         assert "sample 5 is broken" in watched.stderr
         assert without_names(watched.stderr) == without_names(plain.stderr)
@@ -138,9 +137,9 @@ def test_checkpoint_is_seen(run_watched, tmp_path):
 
 
 @pytest.mark.parametrize("method", ["none", "fork", "forkserver", "spawn"])
-def test_nothing_of_a_loader_lives_longer(method, run_plain, run_watched):
+def test_nothing_of_a_loader_lives_longer(method, run_both):
     program = [sys.executable, PROGRAMS / "lifetimes.py", method]
-    plain, watched = run_plain(program), run_watched(program)
+    plain, watched = run_both(program)
     assert (watched.returncode, watched.stdout, watched.stderr) == (0, plain.stdout, plain.stderr)
     assert plain.stdout.count("gone ['MainThread']") == 2
     assert len(watched.trace.calls("LoaderStart")) == 2

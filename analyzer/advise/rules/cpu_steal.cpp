@@ -14,7 +14,8 @@ namespace {
 constexpr Threshold kThresholds[] = {
     {"CPU time taken by the host", kLeastSteal, "of the CPU time asked for",
      "virtual machines that are not oversold show below 1 %"},
-    {"the same", kLeastSteal, "of a CPU", "a job that asks for little is held up for no longer than that"},
+    {"CPU time taken by the host", kLeastSteal, "of one CPU's",
+     "a job that asks for little is held up for no longer than that"},
 };
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -26,7 +27,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.title = fmt::format("The host takes {:.0f} % of the CPU time that this virtual machine asks for",
                               100 * use->steal_share);
   finding.evidence = {{"steal time", 100 * use->steal_share, "% of the CPU time asked for"},
-                      {"the same", use->steal_cores, "cores"},
+                      {"steal time", use->steal_cores, "cores"},
                       {"CPU used by the job", use->job_cores, "cores"},
                       {"CPUs of the machine", use->cores, "cores"}};
   finding.fix.setting = "instance type";

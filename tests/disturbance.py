@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What others took of the CPUs of the machine that the tests run on, for tests that compare times."""
+
+import os
+import time
+from dataclasses import dataclass
+
+# Of one CPU. A hand-over between two processes then takes milliseconds now and then, which a healthy machine never shows.
+STOLEN = 0.01
+FOREIGN = 0.05
+
+
+@dataclass
+class Reading:
+    wall_s: float
+    busy_s: float
+    stolen_s: float
+    own_s: float
+
+
+def read():
+    with open("/proc/stat") as lines:
+        ticks = [int(word) for word in lines.readline().split()[1:9]]
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (count / os.sysconf("SC_CLK_TCK") for count in ticks)
+    return Reading(time.monotonic(), user + nice + system + irq + softirq, steal, sum(os.times()[:4]))
+
+
+class Disturbance:
+    """Measures from its making on. Shares of one CPU: taken by the machine's host, and by processes that are neither this
+    one nor children that it has waited for."""
+
+    def __init__(self):
+        self.began = read()
+
+    def shares(self):
+        began, now = self.began, read()
+        wall_s = now.wall_s - began.wall_s
+        foreign_s = now.busy_s - began.busy_s - (now.own_s - began.own_s)
+        return (now.stolen_s - began.stolen_s) / wall_s, max(0.0, foreign_s) / wall_s
+
+    def complaint(self):
+        """What was taken, as a sentence; None if it is too little to matter."""
+        stolen, foreign = self.shares()
+        if stolen < STOLEN and foreign < FOREIGN:
+            return None
+        return f"meanwhile the machine's host took {100 * stolen:.0f} % of a CPU, other processes {100 * foreign:.0f} %"
