@@ -121,15 +121,15 @@ class LinePlugin:
         skipped = next((phase for phase in phases if phase.skipped), None)
         outcome = "failed" if bad else "skipped" if skipped else "passed"
         detail = cause_of(bad) if bad else reason_of(skipped) if skipped else ""
-        if bad and not self.is_last_try and (complaint := self.complaint()):
-            outcome, detail = "again", f"{complaint}\n{detail}"
+        if bad and not self.is_last_try and (taken := self.taken()):
+            outcome, detail = "again", f"{taken}\n{detail}"
             self.disturbed.append(report.nodeid)
         self.results.add("pytest", report.nodeid, outcome, sum(phase.duration for phase in phases), detail)
         del self.reports[report.nodeid]
 
-    def complaint(self):
-        """Of the case, or of what its file's earlier cases recorded for all of them."""
-        return self.while_case.complaint() or self.while_file.complaint()
+    def taken(self):
+        """What others took while the case ran, or while its file's earlier cases recorded for all of them, if it matters."""
+        return next((taken for taken in (self.while_case.so_far(), self.while_file.so_far()) if taken.matters), None)
 
     def pytest_collectreport(self, report):
         if report.failed:

@@ -8,7 +8,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly torch_version=2.13.0
-readonly requirements=(filelock typing_extensions sympy mpmath networkx jinja2 MarkupSafe fsspec numpy setuptools)
+readonly requirements=(filelock typing_extensions sympy mpmath networkx jinja2 MarkupSafe fsspec numpy pillow setuptools)
 readonly place=build/torch-cuda
 
 say() { printf 'torch-cuda: %s\n' "$*"; }

@@ -130,7 +130,7 @@ def inject(request, injected_environment, first_words, gpuwatch, run_dir):
         words = [*(first_words if first else ()), *(str(word) for word in command)]
         disturbance = Disturbance()
         done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=timeout, cwd=cwd)
-        stolen_share, _ = disturbance.shares()
+        stolen_share = disturbance.so_far().stolen
         out = Path(environment["GPUWATCH_OUT"])
         return InjectedRun(done.returncode, done.stdout, done.stderr, out, gpuwatch, stolen_share)
 

@@ -25,22 +25,29 @@ def read():
     return Reading(time.monotonic(), user + nice + system + irq + softirq, steal, sum(os.times()[:4]))
 
 
+@dataclass
+class Taken:
+    """Shares of one CPU: by the machine's host, and by processes that are neither this one nor children that it waited for."""
+
+    stolen: float
+    foreign: float
+
+    @property
+    def matters(self):
+        return self.stolen >= STOLEN or self.foreign >= FOREIGN
+
+    def __str__(self):
+        return f"meanwhile the machine's host took {100 * self.stolen:.0f} % of a CPU, other processes {100 * self.foreign:.0f} %"
+
+
 class Disturbance:
-    """Measures from its making on. Shares of one CPU: taken by the machine's host, and by processes that are neither this
-    one nor children that it has waited for."""
+    """Measures from its making on."""
 
     def __init__(self):
         self.began = read()
 
-    def shares(self):
+    def so_far(self):
         began, now = self.began, read()
         wall_s = now.wall_s - began.wall_s
         foreign_s = now.busy_s - began.busy_s - (now.own_s - began.own_s)
-        return (now.stolen_s - began.stolen_s) / wall_s, max(0.0, foreign_s) / wall_s
-
-    def complaint(self):
-        """What was taken, as a sentence; None if it is too little to matter."""
-        stolen, foreign = self.shares()
-        if stolen < STOLEN and foreign < FOREIGN:
-            return None
-        return f"meanwhile the machine's host took {100 * stolen:.0f} % of a CPU, other processes {100 * foreign:.0f} %"
+        return Taken((now.stolen_s - began.stolen_s) / wall_s, max(0.0, foreign_s) / wall_s)

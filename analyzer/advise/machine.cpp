@@ -122,6 +122,11 @@ double cpu_quota(const model::Process& process) {
   return std::max(0.0, number_fact(process, "cpu_quota"));
 }
 
+double recoverable_share(const RuleInput& input, double lost_share) {
+  const double device_share = input.now_ms > 0 ? input.device_floor_ms() / input.now_ms : 0;
+  return std::min(lost_share, std::max(0.0, 1 - device_share));
+}
+
 std::optional<predict::Prediction> prediction_with_cpu(const RuleInput& input, const MachineUse& use,
                                                        double cores) {
   // What the samples say of the delay holds for the seconds between them; a tenth of it either way is

@@ -39,6 +39,11 @@ double number_fact(const model::Process& process, const char* key);
 inline constexpr double kLeastThrottled = 0.05;
 inline constexpr double kLeastSteal = 0.05;
 
+// What of a share of wall time that the host lost the step can get back: not the time in which the device
+// worked on. Less than kLeastLost is no gain worth a finding.
+double recoverable_share(const RuleInput& input, double lost_share);
+inline constexpr double kLeastLost = 1 - 1 / kLeastSpeedup;
+
 // The step with all the CPU that the job asks for: workers share `cores`, and the training thread is never
 // kept from running, as it was for `input`'s run delay.
 std::optional<predict::Prediction> prediction_with_cpu(const RuleInput& input, const MachineUse& use,

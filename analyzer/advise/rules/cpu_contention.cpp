@@ -27,26 +27,26 @@ double delay_share(const RuleInput& input, const MachineUse& use) {
   return std::max(use.run_delay_share, input.rank.share(attribute::Category::Sched));
 }
 
-void blame_others(Finding& finding, const RuleInput& input, const MachineUse& use) {
+void blame_others(Finding& finding, const RuleInput& input, const MachineUse& use, double delay) {
   finding.title = fmt::format(
       "Other processes use {:.1f} cores; the training thread waits for a CPU {:.0f} % "
       "of the time",
-      use.other_cores, 100 * finding.lost_share);
+      use.other_cores, 100 * delay);
   finding.fix.setting = "CPU affinity";
   finding.fix.value = fmt::format("{:.0f} cores of its own", std::max(1.0, use.job_cores));
   finding.fix.summary = fmt::format(
-      "stop the other processes, or keep {:.0f} cores free of them (taskset, cpuset, exclusive node)",
-      std::max(1.0, use.job_cores));
+      "stop the other processes, or keep {:.0f} core{} free of them (taskset, cpuset, exclusive node)",
+      std::max(1.0, use.job_cores), use.job_cores < 1.5 ? "" : "s");
   finding.prediction = prediction_with_cpu(input, use, double(input.process.cpu_count));
 }
 
-void blame_workers(Finding& finding, const RuleInput& input, const MachineUse& use) {
+void blame_workers(Finding& finding, const RuleInput& input, const MachineUse& use, double delay) {
   const int workers = input.loader->setting.workers;
   const int fits = std::max(1, std::min(workers - 1, int(input.process.cpu_count) - 1));
   finding.title = fmt::format(
       "{} loader workers take the CPU from the training thread: it waits for one "
       "{:.0f} % of the time",
-      workers, 100 * finding.lost_share);
+      workers, 100 * delay);
   finding.fix.setting = "num_workers";
   finding.fix.value = std::to_string(fits);
   finding.fix.summary =
@@ -63,21 +63,22 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const auto use = machine_use(input);
   if (!use || use->throttled_share >= kLeastThrottled || use->steal_share >= kLeastSteal) return std::nullopt;
   const double delay = delay_share(input, *use);
-  if (delay < kLeastDelay) return std::nullopt;
+  const double lost = recoverable_share(input, std::min(delay, 0.95));
+  if (delay < kLeastDelay || lost < kLeastLost) return std::nullopt;
   const bool has_workers = input.loader && input.loader->setting.workers > 1;
   const bool by_others = use->other_cores >= kLeastOthers;
   const bool by_workers = has_workers && use->worker_cores >= kLeastWorkers;
   if (!by_others && !by_workers) return std::nullopt;
 
-  Finding finding = make_finding(kCpuContention, input, std::min(delay, 0.95));
+  Finding finding = make_finding(kCpuContention, input, lost);
   finding.evidence = {{"training thread runnable but not running", 100 * delay, "% of wall time"},
                       {"CPU used by other processes", use->other_cores, "cores"},
                       {"CPU used by the job", use->job_cores, "cores"},
                       {"CPUs the job may use", double(input.process.cpu_count), "cores"}};
   if (by_others)
-    blame_others(finding, input, *use);
+    blame_others(finding, input, *use, delay);
   else
-    blame_workers(finding, input, *use);
+    blame_workers(finding, input, *use, delay);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - finding.lost_share);
   return finding;
 }

@@ -37,7 +37,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
   // Whichever is less: all throttled time was the training thread's, or the job runs on every CPU there is.
   const double more_cpu = std::max(1.0, double(input.process.cpu_count) / quota);
-  const double throttled = std::min(use->throttled_share, 0.95);
+  const double throttled = recoverable_share(input, std::min(use->throttled_share, 0.95));
+  if (throttled < kLeastLost) return std::nullopt;
   const double ceiling = std::min(1 / (1 - throttled), more_cpu);
   const double cores = wanted_cores(input, *use, quota);
   Finding finding = make_finding(kCpuQuota, input, 1 - 1 / ceiling);

@@ -22,8 +22,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const auto use = machine_use(input);
   if (!use) return std::nullopt;
   const double lost = std::min(use->steal_share, use->steal_cores);
-  if (lost < kLeastSteal) return std::nullopt;
-  Finding finding = make_finding(kCpuSteal, input, lost);
+  const double recoverable = recoverable_share(input, lost);
+  if (lost < kLeastSteal || recoverable < kLeastLost) return std::nullopt;
+  Finding finding = make_finding(kCpuSteal, input, recoverable);
   finding.title = fmt::format("The host takes {:.0f} % of the CPU time that this virtual machine asks for",
                               100 * use->steal_share);
   finding.evidence = {{"steal time", 100 * use->steal_share, "% of the CPU time asked for"},
@@ -34,7 +35,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.fix.value = "without burst credits";
   finding.fix.summary =
       "an instance type with dedicated CPUs; on a burstable one the CPU credits are spent (no setting helps)";
-  finding.ceiling_speedup = 1 / (1 - lost);
+  finding.ceiling_speedup = 1 / (1 - recoverable);
   return finding;
 }
 

@@ -44,8 +44,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const auto use = machine_use(input);
   const double limit = memory_limit_bytes(input.process);
   if (!use || !is_squeezed(*use, limit)) return std::nullopt;
-  const double lost = std::clamp(
+  const double stalled = std::clamp(
       std::max(use->memory_stall_share, input.rank.share(attribute::Category::PageFault)), 0.0, 0.95);
+  const double lost = recoverable_share(input, stalled);
   Finding finding = make_finding(kMemoryPressureHost, input, lost);
   finding.title = "Memory is short: the job waits for pages that were swapped out or dropped from the cache";
   finding.evidence = {{"some task stalled for memory", 100 * use->memory_stall_share, "% of wall time"},

@@ -111,6 +111,20 @@ TEST(CpuContention, NeedsATrainingThreadThatWaits) {
       nullptr);
 }
 
+TEST(CpuContention, GainsNothingWhileTheDeviceWorksOn) {
+  for (const double idle_share : {0.01, 0.25}) {
+    test::Job job = test::make_device_job({{.gap_us = 2500, .device_us = 7500, .waits = true}}, 100);
+    test::set_shares(job, {{attribute::Category::Sched, idle_share}});
+    sample(job, {.cores = 2, .job_cores = 1, .other_cores = 1, .run_delay_s = 0.3});
+    const Diagnosis diagnosis = diagnose_job(job);
+    const Finding* finding = find(diagnosis, "cpu-contention");
+    EXPECT_EQ(finding != nullptr, idle_share > 0.1);
+    if (finding) {
+      EXPECT_NEAR(finding->ceiling_speedup.value_or(0), 1 / (1 - idle_share), 0.01);
+    }
+  }
+}
+
 TEST(CpuContention, BlamesTheJobsOwnWorkers) {
   test::Job job = test::make_loader_job({.workers = 4, .batches = 400, .cpu_count = 2, .cpu_share = 1});
   sample(job, {.cores = 2, .job_cores = 2, .worker_cores = 1.6, .run_delay_s = 0.3});
