@@ -6,9 +6,18 @@ import re
 from torch_case import PROGRAMS
 
 
-def test_features(on_device):
-    run = on_device("features.py")
-    checks = re.findall(r"^@check\ndef (\w+)", (PROGRAMS / "features.py").read_text(), flags=re.M)
+def expect(run, checks):
     assert run.stdout.splitlines() == [f"ok {name}" for name in checks], run.stdout + run.stderr
     assert run.returncode == 0
     assert "unimplemented" not in run.stderr, run.stderr
+
+
+def test_features(on_device):
+    checks = re.findall(r"^@check\ndef (\w+)", (PROGRAMS / "features.py").read_text(), flags=re.M)
+    expect(on_device("features.py"), checks)
+
+
+def test_where_pytorch_prefers_other_kernels(on_device):
+    """Compute capability 9.0: attention in half precision goes to cuDNN."""
+    checks = ["attention_by_default", "convolution"]
+    expect(on_device("features.py", *checks, device="h100"), checks)

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "config.h"
-#include "launch.h"
 
 namespace gpuwatch::sim {
 
@@ -40,44 +39,51 @@ uint64_t tiles(const Matmul& mm, uint64_t edge) {
   return parts(mm.m, edge) * parts(mm.n, edge) * mm.batch;
 }
 
+}  // namespace
+
 // The large tile where it fills the device, as the libraries' heuristics do.
-uint64_t tile_edge(const Matmul& mm) {
+uint64_t matmul_tile_edge(const Matmul& mm) {
   return tiles(mm, 128) >= static_cast<uint64_t>(config().multiprocessors) ? 128 : 64;
 }
 
-}  // namespace
-
 std::string matmul_kernel_name(const Matmul& mm) {
   const PrecisionTraits& t = traits_of(mm.precision);
-  const std::string edge = std::to_string(tile_edge(mm));
+  const std::string edge = std::to_string(matmul_tile_edge(mm));
   return std::string("cutlass_80_") + t.instruction + "_" + edge + "x" + edge + "_" + t.depth + "_" +
          (mm.transposed_a ? "t" : "n") + (mm.transposed_b ? "t" : "n") + "_align" +
          std::to_string(t.alignment);
 }
 
-Ns matmul_duration_ns(const Matmul& mm) {
+double matmul_arithmetic_ns(const Matmul& mm) {
   const Config& c = config();
   const PrecisionTraits& t = traits_of(mm.precision);
-  const uint64_t edge = tile_edge(mm);
+  const uint64_t edge = matmul_tile_edge(mm);
   const auto multiprocessors = static_cast<uint64_t>(c.multiprocessors);
   const double tile_flops = 2.0 * static_cast<double>(edge * edge) * static_cast<double>(mm.k);
   const double flops_per_ns = c.*t.flops_per_ns * c.matmul_efficiency / c.multiprocessors;
   const auto waves = static_cast<double>(parts(tiles(mm, edge), multiprocessors));
-  const double arithmetic_ns = waves * tile_flops / flops_per_ns;
-  const uint64_t operands = (mm.m * mm.k + mm.k * mm.n) * t.operand_bytes;
+  return waves * tile_flops / flops_per_ns;
+}
+
+Ns matmul_duration_ns(const Matmul& mm) {
+  const Config& c = config();
+  const uint64_t operands = (mm.m * mm.k + mm.k * mm.n) * traits_of(mm.precision).operand_bytes;
   const auto bytes = static_cast<double>((operands + mm.m * mm.n * mm.result_bytes) * mm.batch);
-  return c.matmul_floor_ns + static_cast<Ns>(std::max(arithmetic_ns, bytes / c.d2d_bytes_per_ns));
+  return c.matmul_floor_ns + static_cast<Ns>(std::max(matmul_arithmetic_ns(mm), bytes / c.d2d_bytes_per_ns));
+}
+
+LaunchShape matmul_shape(const Matmul& mm) {
+  const uint64_t edge = matmul_tile_edge(mm);
+  return {{static_cast<uint32_t>(parts(mm.m, edge)), static_cast<uint32_t>(parts(mm.n, edge)),
+           static_cast<uint32_t>(mm.batch)},
+          {edge == 128 ? 256u : 128u, 1, 1},
+          0};
 }
 
 bool launch_matmul(const Matmul& mm, Stream& stream, uint32_t correlation, Ns call_begin_ns) {
   if (mm.m == 0 || mm.n == 0 || mm.batch == 0) return false;
   const Kernel* kernel = Kernel::find_or_add(matmul_kernel_name(mm).c_str());
-  const uint64_t edge = tile_edge(mm);
-  const LaunchShape shape{{static_cast<uint32_t>(parts(mm.m, edge)), static_cast<uint32_t>(parts(mm.n, edge)),
-                           static_cast<uint32_t>(mm.batch)},
-                          {edge == 128 ? 256u : 128u, 1, 1},
-                          0};
-  return launch(*kernel, shape, stream, correlation, call_begin_ns, matmul_duration_ns(mm));
+  return launch(*kernel, matmul_shape(mm), stream, correlation, call_begin_ns, matmul_duration_ns(mm));
 }
 
 }  // namespace gpuwatch::sim

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <string>
 
-#include "timeline.h"
+#include "launch.h"
 
 namespace gpuwatch::sim {
 
@@ -30,6 +30,11 @@ struct Matmul {
 // In the scheme of the kernels in NVIDIA's public CUTLASS: "cutlass_80_simt_sgemm_128x128_8x4_nn_align1".
 std::string matmul_kernel_name(const Matmul& matmul);
 Ns matmul_duration_ns(const Matmul& matmul);
+// Its parts, for products that move other memory than their operands: the edge of the tiles in elements, the
+// time of the arithmetic alone, and blocks and threads.
+uint64_t matmul_tile_edge(const Matmul& matmul);
+double matmul_arithmetic_ns(const Matmul& matmul);
+LaunchShape matmul_shape(const Matmul& matmul);
 
 // As launch(): false, and nothing launched, for an empty product.
 bool launch_matmul(const Matmul& matmul, Stream& stream, uint32_t correlation, Ns call_begin_ns);

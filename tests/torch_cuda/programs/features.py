@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a training takes for granted of a device, one check each; prints "ok NAME" or "FAILED NAME: why"."""
+"""What a training takes for granted of a device, one check each; prints "ok NAME" or "FAILED NAME: why".
+
+python features.py [NAME ...]     those checks only
+"""
 
 import sys
 import tempfile
@@ -130,12 +133,21 @@ def transformer_layer():
     nn.utils.clip_grad_norm_(layer.parameters(), 1.0)
 
 
+def attend():
+    q = torch.randn(2, 4, 64, 64, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+    functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+
+
 @check
 def attention():
-    for backend in (None, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH):
-        q = torch.randn(2, 4, 32, 16, device="cuda", dtype=torch.bfloat16, requires_grad=True)
-        with sdpa_kernel(backend or [SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
-            functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum().backward()
+    for backend in (SDPBackend.CUDNN_ATTENTION, SDPBackend.FLASH_ATTENTION, SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH):
+        with sdpa_kernel(backend):
+            attend()
+
+
+@check
+def attention_by_default():
+    attend()
 
 
 @check
@@ -162,11 +174,54 @@ def sorting_and_counting():
     assert "0." in str(x)
 
 
+def convolve(memory_format=torch.contiguous_format):
+    layers = nn.Sequential(nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)).cuda()
+    x = torch.randn(2, 3, 32, 32, device="cuda", requires_grad=True).to(memory_format=memory_format)
+    layers.to(memory_format=memory_format)(x).sum().backward()
+    layers.eval()(x)
+
+
+@check
+def convolution():
+    convolve()
+    with torch.autocast("cuda", dtype=torch.float16):
+        convolve(torch.channels_last)
+    with torch.backends.cudnn.flags(enabled=True, benchmark=True):
+        convolve()
+
+
+@check
+def convolution_shapes():
+    for layer, *shape in (
+        (nn.Conv1d(4, 8, 3), 100),
+        (nn.Conv2d(4, 8, 3, groups=2, dilation=2), 16, 16),
+        (nn.Conv2d(4, 4, 3, groups=4), 16, 16),
+        (nn.Conv3d(4, 8, 3), 8, 8, 8),
+        (nn.ConvTranspose2d(4, 8, 3), 8, 8),
+    ):
+        layer.cuda()(torch.randn(2, 4, *shape, device="cuda", requires_grad=True)).sum().backward()
+
+
+@check
+def convolution_takes_its_arithmetic():
+    x, w = torch.empty(32, 128, 56, 56, device="cuda"), torch.empty(128, 128, 3, 3, device="cuda")
+    # PyTorch itself chooses between the engines that cuDNN offers.
+    for allow_tf32, tflops in ((True, 156), (False, 19.5)):
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        with torch.backends.cudnn.flags(enabled=True, allow_tf32=allow_tf32):
+            begin.record()
+            functional.conv2d(x, w, padding=1)
+            end.record()
+        end.synchronize()
+        least_ms = 2 * (32 * 56 * 56) * 128 * (128 * 3 * 3) / (tflops * 1e12 * 0.7) * 1e3
+        # Full waves: never faster. The launch of a first use lies between the events too, so no upper bound.
+        assert begin.elapsed_time(end) >= least_ms
+
+
 @check
 def convolution_without_cudnn():
     with torch.backends.cudnn.flags(enabled=False):
-        layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)).cuda()
-        layers(torch.randn(2, 3, 32, 32, device="cuda")).sum().backward()
+        convolve()
 
 
 @check
@@ -179,8 +234,8 @@ def checkpoint():
 
 
 def main():
-    failed = 0
-    for function in CHECKS:
+    failed, names = 0, sys.argv[1:]
+    for function in [function for function in CHECKS if not names or function.__name__ in names]:
         try:
             function()
             torch.cuda.synchronize()
