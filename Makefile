@@ -24,8 +24,8 @@ test: build  ## run every check and test, one line each, and count them
 	@scripts/torch_cuda.sh || echo "torch-cuda: not to be had here: tests/torch_cuda will be skipped"
 	@$(PYTHON) scripts/run_tests.py
 
-demo: build  ## profile a real training script, apply the first suggestion, compare
-	@$(PYTHON) scripts/demo/demo.py
+demo: build  ## profile real training scripts, apply the first suggestion, compare (DEVICE=cpu: nothing is downloaded)
+	@$(PYTHON) scripts/demo/demo.py $(if $(DEVICE),--device $(DEVICE))
 
 check: build  ## layers, format, and what the built library needs and exports
 	@scripts/check_layers.py

@@ -6,6 +6,7 @@ Nothing here helps gpuwatch: the jobs are ordinary programs, the only thing adde
 between the two runs comes out of the first report.
 """
 
+import argparse
 import json
 import os
 import shutil
@@ -43,12 +44,11 @@ class Job:
         return [flag, value]
 
 
-def torch_job(image_size, width):
-    script = ROOT / "scripts/demo/train.py"
+def image_job(python, environment, image_size, width):
     return Job(
         name="train",
         command=[
-            sys.executable, str(script), str(DATA), "--checkpoint", str(RUNS / "model.pt"),
+            str(python), str(ROOT / "scripts/demo/train.py"), str(DATA), "--checkpoint", str(RUNS / "model.pt"),
             "--image-size", str(image_size), "--width", str(width),
         ],
         flags={
@@ -58,10 +58,20 @@ def torch_job(image_size, width):
             "persistent_workers": "--persistent-workers",
             "batch_size": "--batch-size",
         },
+        environment=environment,
+    )  # fmt: skip
+
+
+def text_job(python, environment):
+    return Job(
+        name="train-text",
+        command=[str(python), str(ROOT / "scripts/demo/train_text.py"), str(ROOT / "scripts")],
+        flags={"torch.set_float32_matmul_precision": "--matmul-precision", "batch_size": "--batch-size"},
+        environment=environment,
     )
 
 
-def simulated_job():
+def trainer_job():
     return Job(
         name="trainer",
         command=[str(BUILD / "bin/workloads/trainer")],
@@ -141,24 +151,52 @@ def demonstrate(job):
     compare(finding, before, after)
 
 
-def main():
-    import torch
+def device_demo(python, environment):
+    """A job that waits for its input, then one that the device limits: PyTorch's CUDA build, as the user has it."""
+    demonstrate(image_job(python, environment, image_size=224, width=64))
+    heading("A second job, whose data lie in the device's memory")
+    demonstrate(text_job(python, environment))
 
-    RUNS.mkdir(parents=True, exist_ok=True)
-    if make_images(DATA, count=512):
-        print(f"Drew 512 JPEG files (50 MB) into {shown(DATA)}.")
-    if torch.cuda.is_available():
-        print(f"PyTorch {torch.__version__} computes on {torch.cuda.get_device_name()}.")
-        demonstrate(torch_job(image_size=224, width=64))
-        return
-    print(f"No GPU that PyTorch {torch.__version__} can use: PyTorch computes on the CPU.")
-    demonstrate(torch_job(image_size=128, width=8))
-    trainer = simulated_job()
+
+def cpu_demo():
+    demonstrate(image_job(sys.executable, {}, image_size=128, width=8))
+    trainer = trainer_job()
     if not Path(trainer.command[0]).exists():
         print("\nThe part on the simulated device is left out: it needs nvcc (scripts/setup.sh installs it).")
         return
     heading("The device part, on a simulated GPU: a CUDA program with its own loader threads, compiled by nvcc")
     demonstrate(trainer)
+
+
+def simulated_device():
+    """The Python with PyTorch's CUDA build, fetched if it is not there, and what makes it find the simulated device. None
+    where it cannot be had."""
+    python = Path(os.environ.get("GPUWATCH_TORCH_CUDA", ROOT / "build/torch-cuda")) / "bin/python"
+    if not (BUILD / "lib/sim").exists():
+        return print("No simulated device: building it needs nvcc (scripts/setup.sh installs it).")
+    if subprocess.run([ROOT / "scripts/torch_cuda.sh"]).returncode or not python.exists():
+        return print("No CUDA build of PyTorch to be had.")
+    return python, {"LD_LIBRARY_PATH": str(BUILD / "lib/sim"), "GWSIM_CONFIG": str(ROOT / "cuda/sim/devices/a100.conf")}
+
+
+def main():
+    import torch
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=["auto", "cpu"], default="auto", help="cpu: nothing is downloaded")
+    device = parser.parse_args().device
+    RUNS.mkdir(parents=True, exist_ok=True)
+    if make_images(DATA, count=512):
+        print(f"Drew 512 JPEG files (50 MB) into {shown(DATA)}.")
+    if device == "auto" and torch.cuda.is_available():
+        print(f"PyTorch {torch.__version__} computes on {torch.cuda.get_device_name()}.")
+        device_demo(sys.executable, {})
+    elif device == "auto" and (simulated := simulated_device()):
+        print("No GPU here: PyTorch's CUDA build, unmodified, computes on a simulated A100. Times are those of its model; losses mean nothing.")
+        device_demo(*simulated)
+    else:
+        print(f"PyTorch {torch.__version__} computes on the CPU.")
+        cpu_demo()
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ class Model(nn.Module):
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("text", type=Path, help="folder of text files")
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--batch-size", type=int, default=16)
     parser.add_argument("--context", type=int, default=512)
     parser.add_argument("--width", type=int, default=768)
