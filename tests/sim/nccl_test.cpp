@@ -3,6 +3,7 @@
 #include <nccl.h>
 
 #include <cstring>
+#include <vector>
 
 #include "device_program.h"
 #include "truth_file.h"
@@ -88,6 +89,76 @@ TEST(Nccl, RanksThatSendToEachOtherInAGroupMeet) {
   ASSERT_NCCL(ncclGroupEnd());
   ASSERT_CUDA(cudaStreamSynchronize(ranks.streams[0]));
   ASSERT_CUDA(cudaStreamSynchronize(ranks.streams[1]));
+}
+
+// Two ints on each device: what a rank sends and where it receives.
+struct RankBuffers {
+  RankBuffers(int first, int second) {
+    const int values[2] = {first, second};
+    EXPECT_CUDA(cudaMalloc(&at, sizeof values));
+    EXPECT_CUDA(cudaMemcpy(at, values, sizeof values, cudaMemcpyHostToDevice));
+  }
+  ~RankBuffers() { cudaFree(at); }
+  std::vector<int> read() const {
+    std::vector<int> values(2);
+    EXPECT_CUDA(cudaMemcpy(values.data(), at, 2 * sizeof(int), cudaMemcpyDeviceToHost));
+    return values;
+  }
+  int* at = nullptr;
+};
+
+using Ints = std::vector<int>;
+
+TEST(Nccl, MessagesReallyMove) {
+  TwoRanks ranks;
+  RankBuffers zero(1, 2), one(10, 20);
+  RankBuffers* const buffers[] = {&zero, &one};
+  const auto for_ranks = [&](auto call) {
+    ASSERT_NCCL(ncclGroupStart());
+    for (int rank = 0; rank < 2; ++rank)
+      ASSERT_NCCL(call(buffers[rank]->at, ranks.comms[rank], ranks.streams[rank], rank));
+    ASSERT_NCCL(ncclGroupEnd());
+  };
+  for_ranks([](int* at, ncclComm_t comm, cudaStream_t stream, int) {
+    return ncclAllReduce(at, at, 2, ncclInt32, ncclSum, comm, stream);
+  });
+  EXPECT_EQ((Ints{11, 22}), zero.read());
+  EXPECT_EQ((Ints{11, 22}), one.read());
+  for_ranks([](int* at, ncclComm_t comm, cudaStream_t stream, int) {
+    return ncclReduceScatter(at, at + 1, 1, ncclInt32, ncclMax, comm, stream);
+  });
+  EXPECT_EQ((Ints{11, 11}), zero.read());
+  EXPECT_EQ((Ints{11, 22}), one.read());
+  for_ranks([](int* at, ncclComm_t comm, cudaStream_t stream, int rank) {
+    return ncclAllGather(at + rank, at, 1, ncclInt32, comm, stream);
+  });
+  EXPECT_EQ((Ints{11, 22}), zero.read());
+  EXPECT_EQ((Ints{11, 22}), one.read());
+  for_ranks([](int* at, ncclComm_t comm, cudaStream_t stream, int rank) {
+    return rank ? ncclRecv(at + 1, 1, ncclInt32, 0, comm, stream)
+                : ncclSend(at, 1, ncclInt32, 1, comm, stream);
+  });
+  EXPECT_EQ((Ints{11, 11}), one.read());
+  for_ranks([](int* at, ncclComm_t comm, cudaStream_t stream, int) {
+    return ncclBroadcast(at, at, 2, ncclInt32, 1, comm, stream);
+  });
+  EXPECT_EQ((Ints{11, 11}), zero.read());
+}
+
+TEST(Nccl, HalfPrecisionIsReducedToo) {
+  TwoRanks ranks;
+  const int bf16_one_and_two = 0x40003f80, f16_one_and_two = 0x40003c00;
+  RankBuffers zero(bf16_one_and_two, f16_one_and_two), one(bf16_one_and_two, f16_one_and_two);
+  RankBuffers* const buffers[] = {&zero, &one};
+  ASSERT_NCCL(ncclGroupStart());
+  for (int rank = 0; rank < 2; ++rank) {
+    int* at = buffers[rank]->at;
+    const auto comm = ranks.comms[rank];
+    ASSERT_NCCL(ncclAllReduce(at, at, 2, ncclBfloat16, ncclSum, comm, ranks.streams[rank]));
+    ASSERT_NCCL(ncclAllReduce(at + 1, at + 1, 2, ncclFloat16, ncclSum, comm, ranks.streams[rank]));
+  }
+  ASSERT_NCCL(ncclGroupEnd());
+  EXPECT_EQ((Ints{0x40804000, 0x44004000}), zero.read());  // two and four
 }
 
 TEST(Nccl, AnIdOfAnotherProcessIsRefused) {

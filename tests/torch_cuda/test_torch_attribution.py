@@ -19,19 +19,22 @@ SKIPPED = 5  # at both ends: first steps wait for the loader to fill, the last o
 WARM_UP = 1  # step that the report leaves out by itself
 TOLERANCE = 0.01  # of wall time
 DEVICE = ("compute", "copy.h2d", "copy.d2h", "sync")
+COMMUNICATION = ("comm.transfer", "comm.wait_peer", "comm.unsplit")
 
 
 def grouped(totals, wall):
     shares = {category: totals.get(category, 0) / wall for category in DEVICE}
+    shares["communication"] = sum(totals.get(category, 0) for category in COMMUNICATION) / wall
     shares["input"] = sum(ns for category, ns in totals.items() if category.startswith("input.")) / wall
     shares["other host work"] = 1 - sum(shares.values())
     return shares
 
 
-def test_attribution_agrees_with_oracle(torch_cuda, sim_lib, inject, tmp_path):
+def attributed(torch_cuda, sim_lib, inject, tmp_path, *arguments):
+    """(found, expected) shares of a run of mlp.py."""
     truth, phases = tmp_path / "truth.jsonl", tmp_path / "phases.jsonl"
     environment = {"GWSIM_TRUTH": truth, "GWSIM_PHASES": phases, **device_environment(sim_lib, "a100")}
-    run = inject([torch_cuda, PROGRAMS / "mlp.py", STEPS], env=environment, sim=True, first=True, timeout=600)
+    run = inject([torch_cuda, PROGRAMS / "mlp.py", STEPS, *arguments], env=environment, sim=True, first=True, timeout=600)
     assert (run.returncode, run.stderr) == (0, "")
     assert run.stdout == "".join(f"{step} 0.0\n" for step in range(0, STEPS, 5))
 
@@ -42,5 +45,17 @@ def test_attribution_agrees_with_oracle(torch_cuda, sim_lib, inject, tmp_path):
     assert report["trace"]["lost_events"] == 0
     oracle = Oracle(truth, phases, skip_first=SKIPPED, skip_last=SKIPPED)
     expected = grouped(*oracle.attribute())
-    found = grouped({row["category"]: row["ns"] for row in rank["attribution"]}, rank["wall_ns"])
+    return grouped({row["category"]: row["ns"] for row in rank["attribution"]}, rank["wall_ns"]), expected
+
+
+def test_attribution_agrees_with_oracle(torch_cuda, sim_lib, inject, tmp_path):
+    found, expected = attributed(torch_cuda, sim_lib, inject, tmp_path)
     assert found == pytest.approx(expected, abs=TOLERANCE)
+
+
+def test_communication_agrees_with_oracle(torch_cuda, sim_lib, inject, tmp_path):
+    """DistributedDataParallel: what the device was busy with. What the host did meanwhile is the test above."""
+    found, expected = attributed(torch_cuda, sim_lib, inject, tmp_path, "ddp")
+    busy = ("compute", "communication", "copy.h2d", "copy.d2h")
+    assert {what: found[what] for what in busy} == pytest.approx({what: expected[what] for what in busy}, abs=TOLERANCE)
+    assert found["communication"] > 0

@@ -140,6 +140,13 @@ void parse_line(Config& c, const std::string& text, const std::string& path, int
     c.traffic.push_back(rule);
     return;
   }
+  if (key == "fill_kernel") {
+    FillRule rule{};
+    if (!(words >> rule.glob >> rule.argument) || rule.argument < 0 || !nothing_left(words))
+      fail(path, line, "expected: fill_kernel <glob> <argument>");
+    c.fills.push_back(rule);
+    return;
+  }
   if (key == "device_name") {
     std::getline(words >> std::ws, c.device_name);
     return;

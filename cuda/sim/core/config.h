@@ -28,6 +28,13 @@ struct TrafficRule {
   double base_us;  // negative: default_kernel_us
 };
 
+// "fill_kernel <glob> <argument>": the kernel does nothing but fill the memory that this argument (from 0)
+// points to.
+struct FillRule {
+  std::string glob;
+  int argument;
+};
+
 struct Config {
   std::string device_name = "Simulated GPU";
   int devices = 1;
@@ -38,6 +45,7 @@ struct Config {
   Ns default_kernel_ns = 10'000;
   // Kernels whose duration comes from their size: the first rule that matches; none by default.
   std::vector<TrafficRule> traffic;
+  std::vector<FillRule> fills;
 
   double h2d_bytes_per_ns = 50;
   double d2h_bytes_per_ns = 50;
@@ -47,7 +55,7 @@ struct Config {
   size_t staging_chunk_bytes = size_t{512} << 10;
   size_t small_pageable_bytes = size_t{64} << 10;
   size_t data_max_bytes = size_t{64} << 10;
-  int device_reads_zero = 0;  // copies from the device deliver zeros, those to it move nothing
+  int device_reads_zero = 0;  // copies from the device deliver zeros, apart from messages (contents.h)
 
   Ns launch_latency_ns = 3'000;  // from the call to the earliest start on an idle device
   Ns copy_latency_ns = 1'500;    // fixed part of a copy's duration

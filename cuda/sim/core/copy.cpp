@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "config.h"
+#include "contents.h"
 #include "graph.h"
 #include "memory.h"
 
@@ -39,15 +40,30 @@ void move_data(void* dst, const void* src, const CopyShape& shape, size_t limit_
   });
 }
 
-// What a copy with the device does to the bytes. Where the device reads as zero, nothing that was copied
-// there counts: memory that a program's allocator hands out again holds what was copied in before, and no
-// kernel has overwritten it.
-void carry(void* dst, const void* src, const CopyShape& shape, bool to_host) {
+// What a copy with the device does to the bytes. Where it reads as zero, memory that a program's allocator
+// hands out again holds what was copied in before, and no kernel has overwritten it: only messages count.
+void carry(void* dst, const void* src, const CopyShape& shape, OpKind kind) {
   const size_t limit_bytes = config().data_max_bytes;
   if (!config().device_reads_zero) return move_data(dst, src, shape, limit_bytes);
-  if (!to_host) return;
-  for_each_row(shape, limit_bytes,
-               [&](size_t to, size_t, size_t n) { std::memset(static_cast<char*>(dst) + to, 0, n); });
+  Contents& contents = Contents::instance();
+  const bool one_row = shape.height == 1 && shape.depth == 1;
+  const size_t n = std::min(shape.width_bytes, limit_bytes);
+  if (kind == OpKind::kCopyD2H) {
+    if (one_row && contents.is_message(src, n)) return move_data(dst, src, shape, limit_bytes);
+    for_each_row(shape, limit_bytes,
+                 [&](size_t to, size_t, size_t row) { std::memset(static_cast<char*>(dst) + to, 0, row); });
+    return;
+  }
+  const size_t span = one_row ? shape.width_bytes
+                              : shape.dst_slice_bytes * shape.depth + shape.dst_pitch_bytes * shape.height;
+  contents.forget(dst, span);
+  if (!one_row) return;
+  if (kind == OpKind::kCopyH2D) {
+    move_data(dst, src, shape, limit_bytes);
+    contents.wrote(dst, n, Contents::Origin::kHost);
+  } else if (contents.moved(dst, src, n)) {
+    move_data(dst, src, shape, limit_bytes);
+  }
 }
 
 Op copy_op(OpKind kind, MemoryKind src, MemoryKind dst, size_t bytes, bool async, uint32_t correlation) {
@@ -131,10 +147,10 @@ Ns copy(void* dst, const void* src, const CopyShape& shape, Stream& stream, bool
     move_data(dst, src, shape, shape.bytes());
     return until;
   }
-  carry(dst, src, shape, on_host(dst_kind));
   const OpKind kind = on_host(src_kind)   ? OpKind::kCopyH2D
                       : on_host(dst_kind) ? OpKind::kCopyD2H
                                           : OpKind::kCopyD2D;
+  carry(dst, src, shape, kind);
   Op op = copy_op(kind, src_kind, dst_kind, shape.bytes(), async, correlation);
   if (kind == OpKind::kCopyH2D) return copy_to_device(std::move(op), stream);
   if (kind == OpKind::kCopyD2H) return copy_from_device(std::move(op), stream);
@@ -145,7 +161,7 @@ Ns copy(void* dst, const void* src, const CopyShape& shape, Stream& stream, bool
 
 Ns copy_peer(void* dst, const void* src, size_t bytes, Stream& stream, bool async, uint32_t correlation) {
   const CopyShape shape{bytes};
-  move_data(dst, src, shape, config().data_max_bytes);
+  carry(dst, src, shape, OpKind::kCopyP2P);
   Op op = copy_op(OpKind::kCopyP2P, MemoryKind::kDevice, MemoryKind::kDevice, bytes, async, correlation);
   op.duration_ns = config().copy_latency_ns + transfer_ns(bytes, config().nccl_bytes_per_ns);
   issue(stream, std::move(op));
@@ -154,6 +170,7 @@ Ns copy_peer(void* dst, const void* src, size_t bytes, Stream& stream, bool asyn
 
 Ns fill(void* dst, int value, const CopyShape& shape, Stream& stream, bool async, uint32_t correlation) {
   if (shape.bytes() == 0) return 0;
+  Contents::instance().forget(dst, shape.bytes());
   for_each_row(shape, config().data_max_bytes,
                [&](size_t to, size_t, size_t n) { std::memset(static_cast<char*>(dst) + to, value, n); });
   Op op = copy_op(OpKind::kMemset, MemoryKind::kUnknown, Memory::instance().kind_of(dst), shape.bytes(),

@@ -8,7 +8,8 @@
 // not wait.
 //
 // Data: kernels compute nothing, so copies that involve the device move the first data_max_kib for programs
-// that look, at once; the rest is only timed. Copies between host buffers are real and complete.
+// that look, at once; the rest is only timed. Copies between host buffers are real and complete. Where the
+// device reads as zero, only messages arrive (contents.h).
 #pragma once
 
 #include <cstddef>

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "config.h"
+#include "contents.h"
 
 namespace gpuwatch::sim {
 
@@ -149,6 +150,7 @@ void GraphExec::assign_lanes() {
 
 void GraphExec::launch(Stream& stream, uint32_t correlation) {
   Timeline& timeline = Timeline::instance();
+  Contents::instance().forget_all();
   const Ns launched_ns = now_ns();
   const MarkerRef begin = timeline.record(stream);
   const auto span = std::make_shared<GraphSpan>();

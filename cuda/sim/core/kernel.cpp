@@ -57,6 +57,9 @@ double duration_us_from_name(const std::string& demangled) {
 }
 
 Kernel::Kernel(const char* mangled_name) : mangled_(mangled_name), demangled_(demangle(mangled_name)) {
+  for (const FillRule& rule : config().fills) {
+    if (fill_argument_ < 0 && matches(rule.glob)) fill_argument_ = rule.argument;
+  }
   for (const KernelRule& rule : config().kernels) {
     if (matches(rule.glob)) {
       base_us_ = rule.base_us;

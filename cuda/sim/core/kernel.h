@@ -21,6 +21,8 @@ class Kernel {
   Ns duration_ns(uint64_t blocks, uint64_t threads_per_block) const;
   // Whether the configuration names a duration for this kernel.
   bool has_rule() const { return has_rule_; }
+  // Which of its arguments points to what it fills, where it does nothing else; -1 for other kernels.
+  int fill_argument() const { return fill_argument_; }
 
   // One object for each name; `mangled_name` may be a plain name.
   static const Kernel* find_or_add(const char* mangled_name);
@@ -36,6 +38,7 @@ class Kernel {
   double per_block_us_ = 0;
   double per_thread_us_ = 0;
   bool has_rule_ = false;
+  int fill_argument_ = -1;
 };
 
 // Null for null.

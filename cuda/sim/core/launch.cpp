@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "config.h"
+#include "contents.h"
 #include "device_attributes.h"
 #include "graph.h"
 
@@ -25,6 +26,7 @@ bool launch(const Kernel& kernel, const LaunchShape& shape, Stream& stream, uint
   const bool by_kernel = duration_ns == kByKernel || kernel.has_rule();
   op.duration_ns = by_kernel ? kernel.duration_ns(blocks, threads) : duration_ns;
   op.latency_ns = config().launch_latency_ns;
+  Contents::instance().launched(kernel, shape.arguments);
   issue(stream, std::move(op));
   spin_until(call_begin_ns + config().launch_cost_ns);  // of which the stand-in itself needs about 0.6 us
   return true;

@@ -14,6 +14,7 @@ struct LaunchShape {
   uint32_t grid[3];
   uint32_t block[3];
   uint32_t shared_bytes;
+  const void* const* arguments = nullptr;  // as the call gave them, where the API has them so
 };
 
 // The duration is that of the kernel's own rules, and where it has none, the caller's.

@@ -13,6 +13,7 @@ struct Configuration {
   dim3 grid;
   dim3 block;
   size_t shared_bytes;
+  void** arguments = nullptr;
 };
 
 struct CallConfiguration {
@@ -27,7 +28,8 @@ cudaError_t launch(RuntimeCall& call, const Kernel* kernel, const Configuration&
   if (!stream) return call.done(cudaErrorInvalidResourceHandle);
   const LaunchShape shape{{c.grid.x, c.grid.y, c.grid.z},
                           {c.block.x, c.block.y, c.block.z},
-                          static_cast<uint32_t>(c.shared_bytes)};
+                          static_cast<uint32_t>(c.shared_bytes),
+                          c.arguments};
   const bool fits = launch(*kernel, shape, *stream, call.correlation(), call.begin_ns());
   return call.done(fits ? cudaSuccess : cudaErrorInvalidConfiguration);
 }
@@ -56,11 +58,11 @@ GWSIM_EXPORT cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, siz
   return cudaSuccess;
 }
 
-GWSIM_EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t handle, dim3 grid, dim3 block, void**,
+GWSIM_EXPORT cudaError_t __cudaLaunchKernel(cudaKernel_t handle, dim3 grid, dim3 block, void** arguments,
                                             size_t shared_bytes, cudaStream_t stream) {
   const Kernel* kernel = find_kernel(handle);
   GWSIM_LAUNCH_CALL(__cudaLaunchKernel, name_of(kernel));
-  return launch(call, kernel, {grid, block, shared_bytes}, stream);
+  return launch(call, kernel, {grid, block, shared_bytes, arguments}, stream);
 }
 
 GWSIM_EXPORT cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t handle, dim3 grid, dim3 block, void** arguments,
@@ -70,25 +72,27 @@ GWSIM_EXPORT cudaError_t __cudaLaunchKernel_ptsz(cudaKernel_t handle, dim3 grid,
   return __cudaLaunchKernel(handle, grid, block, arguments, shared_bytes, stream);
 }
 
-GWSIM_EXPORT cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**,
+GWSIM_EXPORT cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void** arguments,
                                           size_t shared_bytes, cudaStream_t stream) {
   const Kernel* kernel = find_kernel(function);
   GWSIM_LAUNCH_CALL(cudaLaunchKernel, name_of(kernel));
-  return launch(call, kernel, {grid, block, shared_bytes}, stream);
+  return launch(call, kernel, {grid, block, shared_bytes, arguments}, stream);
 }
 
-GWSIM_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block, void**,
-                                                     size_t shared_bytes, cudaStream_t stream) {
+GWSIM_EXPORT cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block,
+                                                     void** arguments, size_t shared_bytes,
+                                                     cudaStream_t stream) {
   const Kernel* kernel = find_kernel(function);
   GWSIM_LAUNCH_CALL(cudaLaunchCooperativeKernel, name_of(kernel));
-  return launch(call, kernel, {grid, block, shared_bytes}, stream);
+  return launch(call, kernel, {grid, block, shared_bytes, arguments}, stream);
 }
 
-GWSIM_EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* function, void**) {
+GWSIM_EXPORT cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* c, const void* function,
+                                             void** arguments) {
   const Kernel* kernel = find_kernel(function);
   GWSIM_LAUNCH_CALL(cudaLaunchKernelExC, name_of(kernel));
   if (!c) return call.done(cudaErrorInvalidValue);
-  return launch(call, kernel, {c->gridDim, c->blockDim, c->dynamicSmemBytes}, c->stream);
+  return launch(call, kernel, {c->gridDim, c->blockDim, c->dynamicSmemBytes, arguments}, c->stream);
 }
 
 GWSIM_EXPORT cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t function, void* data) {

@@ -2,8 +2,11 @@
 // The libnccl stand-in, for the ranks of one process: communicators, groups, collectives and point to point,
 // as kernels of the names that the real library launches. All ranks of a collective end together, a
 // configured time after the last one arrived (latency plus the message's bytes over nccl_gbs); each starts
-// when its own stream is ready. Like all kernels here they compute nothing; buffers keep their contents.
-// Thread-safe.
+// when its own stream is ready. The bytes move when the last rank has called (message.h), and not at all
+// while a graph is captured. A rank that is alone gets its kernels too. Thread-safe.
+//
+// Ranks meet in a Clique, which they find by the unique id; all that they have to agree on goes through
+// Clique::join().
 #include <nccl.h>
 
 #include <unistd.h>
@@ -23,6 +26,7 @@
 #include "core/context.h"
 #include "core/graph.h"
 #include "core/truth_log.h"
+#include "nccl/message.h"
 
 #define GWSIM_EXPORT extern "C" __attribute__((visibility("default")))
 // Every function has a second name, for tools that put themselves in front of the first.
@@ -37,24 +41,33 @@ namespace {
 struct Clique {
   explicit Clique(int rank_count) : ranks(rank_count) {}
 
-  // The meeting that a rank's `number`-th operation under `key` takes part in; gone once `parties` have
-  // joined it.
-  std::shared_ptr<Rendezvous> join(const std::string& key, uint64_t number, int parties, Ns duration_ns) {
+  // The meeting that a rank's `number`-th operation under `key` takes part in, at its `place` of `parties`.
+  // The last one to join moves the messages.
+  std::shared_ptr<Rendezvous> join(const std::string& key, uint64_t number, size_t place, size_t parties,
+                                   Ns duration_ns, const Message* message) {
     std::lock_guard lock(mutex);
     Open& open = meetings[{key, number}];
     if (!open.meeting) {
       open.meeting = std::make_shared<Rendezvous>();
-      open.meeting->missing = parties;
+      open.meeting->missing = static_cast<int>(parties);
       open.meeting->duration_ns = duration_ns;
+      open.messages.resize(parties);
     }
     const auto meeting = open.meeting;
-    if (++open.joined == parties) meetings.erase({key, number});
+    open.moves = open.moves && message;
+    if (message) open.messages[place] = *message;
+    if (++open.joined == parties) {
+      if (open.moves) exchange(open.messages);
+      meetings.erase({key, number});
+    }
     return meeting;
   }
 
   struct Open {
     std::shared_ptr<Rendezvous> meeting;
-    int joined = 0;
+    std::vector<Message> messages;
+    size_t joined = 0;
+    bool moves = true;
   };
   const int ranks;
   std::mutex mutex;
@@ -76,24 +89,6 @@ std::string new_id() {
 
 bool is_own_id(const std::string& id) {
   return id.rfind("gwsim " + std::to_string(getpid()) + " ", 0) == 0;
-}
-
-size_t size_of(ncclDataType_t type) {
-  switch (type) {
-    case ncclInt32:
-    case ncclUint32:
-    case ncclFloat32:
-      return 4;
-    case ncclInt64:
-    case ncclUint64:
-    case ncclFloat64:
-      return 8;
-    case ncclFloat16:
-    case ncclBfloat16:
-      return 2;
-    default:
-      return 1;
-  }
 }
 
 const char* name_of(ncclDataType_t type) {
@@ -204,20 +199,25 @@ ncclResult_t enqueue(Queued queued) {
   return ncclSuccess;
 }
 
-ncclResult_t collective(ncclComm_t comm, cudaStream_t handle, const std::string& kernel, size_t bytes) {
+ncclResult_t collective(ncclComm_t comm, cudaStream_t handle, const std::string& kernel, size_t bytes,
+                        const Message& message) {
   Stream* stream = comm ? resolve(*comm, handle) : nullptr;
   if (!stream) return ncclInvalidArgument;
-  const uint64_t number = comm->collectives++;
-  auto meeting = comm->clique->join("collective", number, comm->clique->ranks, duration_ns(bytes));
+  const auto ranks = static_cast<size_t>(comm->clique->ranks);
+  if (message.root < 0 || static_cast<size_t>(message.root) >= ranks) return ncclInvalidArgument;
+  auto meeting = comm->clique->join("collective", comm->collectives++, static_cast<size_t>(comm->rank), ranks,
+                                    duration_ns(bytes), is_capturing(*stream) ? nullptr : &message);
   return enqueue({comm, stream, kernel_named(kernel), false, {std::move(meeting)}});
 }
 
 ncclResult_t point_to_point(ncclComm_t comm, cudaStream_t handle, int from, int to, uint64_t number,
-                            size_t bytes) {
+                            const Message& message) {
   Stream* stream = resolve(*comm, handle);
   if (!stream) return ncclInvalidArgument;
   const std::string key = std::to_string(from) + " to " + std::to_string(to);
-  auto meeting = comm->clique->join(key, number, 2, duration_ns(bytes));
+  const size_t place = message.exchange == Exchange::kSend ? 0 : 1;
+  auto meeting = comm->clique->join(key, number, place, 2, duration_ns(message.count * size_of(message.type)),
+                                    is_capturing(*stream) ? nullptr : &message);
   return enqueue({comm, stream, kernel_named("SendRecv"), true, {std::move(meeting)}});
 }
 
@@ -279,6 +279,17 @@ GWSIM_EXPORT ncclResult_t ncclCommInitAll(ncclComm_t* comms, int count, const in
   for (int i = 0; i < count; ++i) comms[i] = new ncclComm{clique, i, devices ? devices[i] : i};
   return ncclSuccess;
 }
+// Of a communicator of one rank, which has nobody to agree with.
+GWSIM_EXPORT ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int, ncclComm_t* made, ncclConfig_t*) {
+  NcclCall call("ncclCommSplit");
+  if (!comm || !made) return ncclInvalidArgument;
+  if (comm->clique->ranks != 1) {
+    std::fprintf(stderr, "[gpuwatch simulated device] ncclCommSplit of several ranks is not simulated\n");
+    return ncclInvalidUsage;
+  }
+  *made = color == NCCL_SPLIT_NOCOLOR ? nullptr : new ncclComm{std::make_shared<Clique>(1), 0, comm->device};
+  return ncclSuccess;
+}
 GWSIM_EXPORT ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   NcclCall call("ncclCommFinalize");
   return comm ? ncclSuccess : ncclInvalidArgument;
@@ -326,52 +337,80 @@ GWSIM_EXPORT ncclResult_t ncclGroupEnd() {
   return ncclSuccess;
 }
 
-GWSIM_EXPORT ncclResult_t ncclAllReduce(const void*, void*, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                                        ncclComm_t comm, cudaStream_t stream) {
+// Operators that the program makes: their results are not computed.
+GWSIM_EXPORT ncclResult_t ncclRedOpCreatePreMulSum(ncclRedOp_t* op, void*, ncclDataType_t,
+                                                   ncclScalarResidence_t, ncclComm_t comm) {
+  NcclCall call("ncclRedOpCreatePreMulSum");
+  if (!op || !comm) return ncclInvalidArgument;
+  *op = static_cast<ncclRedOp_t>(ncclNumOps);
+  return ncclSuccess;
+}
+GWSIM_EXPORT ncclResult_t ncclRedOpDestroy(ncclRedOp_t, ncclComm_t comm) {
+  NcclCall call("ncclRedOpDestroy");
+  return comm ? ncclSuccess : ncclInvalidArgument;
+}
+
+GWSIM_EXPORT ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataType_t type,
+                                        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   NcclCall call("ncclAllReduce");
   const std::string kernel = std::string("AllReduce_") + name_of(op) + "_" + name_of(type) + "_RING_LL";
-  return collective(comm, stream, kernel, count * size_of(type));
+  return collective(comm, stream, kernel, count * size_of(type),
+                    {Exchange::kAllReduce, from, to, count, type, op});
 }
-GWSIM_EXPORT ncclResult_t ncclReduce(const void*, void*, size_t count, ncclDataType_t type, ncclRedOp_t op,
-                                     int, ncclComm_t comm, cudaStream_t stream) {
+GWSIM_EXPORT ncclResult_t ncclReduce(const void* from, void* to, size_t count, ncclDataType_t type,
+                                     ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   NcclCall call("ncclReduce");
   const std::string kernel = std::string("Reduce_") + name_of(op) + "_" + name_of(type) + "_RING_LL";
-  return collective(comm, stream, kernel, count * size_of(type));
+  return collective(comm, stream, kernel, count * size_of(type),
+                    {Exchange::kReduce, from, to, count, type, op, root});
 }
-GWSIM_EXPORT ncclResult_t ncclReduceScatter(const void*, void*, size_t count, ncclDataType_t type,
+GWSIM_EXPORT ncclResult_t ncclReduceScatter(const void* from, void* to, size_t count, ncclDataType_t type,
                                             ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   NcclCall call("ncclReduceScatter");
   if (!comm) return ncclInvalidArgument;
   const std::string kernel = std::string("ReduceScatter_") + name_of(op) + "_" + name_of(type) + "_RING_LL";
-  return collective(comm, stream, kernel, count * size_of(type) * static_cast<size_t>(comm->clique->ranks));
+  return collective(comm, stream, kernel, count * size_of(type) * static_cast<size_t>(comm->clique->ranks),
+                    {Exchange::kReduceScatter, from, to, count, type, op});
 }
-GWSIM_EXPORT ncclResult_t ncclAllGather(const void*, void*, size_t count, ncclDataType_t type,
+GWSIM_EXPORT ncclResult_t ncclAllGather(const void* from, void* to, size_t count, ncclDataType_t type,
                                         ncclComm_t comm, cudaStream_t stream) {
   NcclCall call("ncclAllGather");
   if (!comm) return ncclInvalidArgument;
   return collective(comm, stream, "AllGather_RING_LL",
-                    count * size_of(type) * static_cast<size_t>(comm->clique->ranks));
+                    count * size_of(type) * static_cast<size_t>(comm->clique->ranks),
+                    {Exchange::kAllGather, from, to, count, type});
 }
-GWSIM_EXPORT ncclResult_t ncclBroadcast(const void*, void*, size_t count, ncclDataType_t type, int,
-                                        ncclComm_t comm, cudaStream_t stream) {
+GWSIM_EXPORT ncclResult_t ncclAlltoAll(const void* from, void* to, size_t count, ncclDataType_t type,
+                                       ncclComm_t comm, cudaStream_t stream) {
+  NcclCall call("ncclAlltoAll");
+  if (!comm) return ncclInvalidArgument;
+  return collective(comm, stream, "SendRecv",
+                    count * size_of(type) * static_cast<size_t>(comm->clique->ranks),
+                    {Exchange::kAllToAll, from, to, count, type});
+}
+GWSIM_EXPORT ncclResult_t ncclBroadcast(const void* from, void* to, size_t count, ncclDataType_t type,
+                                        int root, ncclComm_t comm, cudaStream_t stream) {
   NcclCall call("ncclBroadcast");
-  return collective(comm, stream, "Broadcast_RING_LL", count * size_of(type));
+  return collective(comm, stream, "Broadcast_RING_LL", count * size_of(type),
+                    {Exchange::kBroadcast, from, to, count, type, ncclSum, root});
 }
 GWSIM_EXPORT ncclResult_t ncclBcast(void* buffer, size_t count, ncclDataType_t type, int root,
                                     ncclComm_t comm, cudaStream_t stream) {
   return ncclBroadcast(buffer, buffer, count, type, root, comm, stream);
 }
-GWSIM_EXPORT ncclResult_t ncclSend(const void*, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
-                                   cudaStream_t stream) {
+GWSIM_EXPORT ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer,
+                                   ncclComm_t comm, cudaStream_t stream) {
   NcclCall call("ncclSend");
   if (!is_peer(comm, peer)) return ncclInvalidArgument;
-  return point_to_point(comm, stream, comm->rank, peer, comm->sends[peer]++, count * size_of(type));
+  return point_to_point(comm, stream, comm->rank, peer, comm->sends[peer]++,
+                        {Exchange::kSend, from, nullptr, count, type});
 }
-GWSIM_EXPORT ncclResult_t ncclRecv(void*, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+GWSIM_EXPORT ncclResult_t ncclRecv(void* to, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                                    cudaStream_t stream) {
   NcclCall call("ncclRecv");
   if (!is_peer(comm, peer)) return ncclInvalidArgument;
-  return point_to_point(comm, stream, peer, comm->rank, comm->receives[peer]++, count * size_of(type));
+  return point_to_point(comm, stream, peer, comm->rank, comm->receives[peer]++,
+                        {Exchange::kReceive, nullptr, to, count, type});
 }
 
 GWSIM_ALSO_AS_PNCCL(GetVersion);
@@ -390,10 +429,14 @@ GWSIM_ALSO_AS_PNCCL(CommCuDevice);
 GWSIM_ALSO_AS_PNCCL(CommUserRank);
 GWSIM_ALSO_AS_PNCCL(GroupStart);
 GWSIM_ALSO_AS_PNCCL(GroupEnd);
+GWSIM_ALSO_AS_PNCCL(CommSplit);
+GWSIM_ALSO_AS_PNCCL(RedOpCreatePreMulSum);
+GWSIM_ALSO_AS_PNCCL(RedOpDestroy);
 GWSIM_ALSO_AS_PNCCL(AllReduce);
 GWSIM_ALSO_AS_PNCCL(Reduce);
 GWSIM_ALSO_AS_PNCCL(ReduceScatter);
 GWSIM_ALSO_AS_PNCCL(AllGather);
+GWSIM_ALSO_AS_PNCCL(AlltoAll);
 GWSIM_ALSO_AS_PNCCL(Broadcast);
 GWSIM_ALSO_AS_PNCCL(Bcast);
 GWSIM_ALSO_AS_PNCCL(Send);

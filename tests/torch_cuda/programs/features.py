@@ -4,12 +4,14 @@
 python features.py [NAME ...]     those checks only
 """
 
+import copy
 import sys
 import tempfile
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import distributed, nn
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
@@ -231,6 +233,50 @@ def checkpoint():
         model = small_model()
         torch.save(model.state_dict(), path)
         model.load_state_dict(torch.load(path))
+
+
+@check
+def distributed_messages():
+    distributed.init_process_group("nccl", store=distributed.HashStore(), rank=0, world_size=1, device_id=torch.device("cuda", 0))
+    try:
+        x = torch.tensor([3.0, 4.0], device="cuda")
+        distributed.barrier()
+        distributed.all_reduce(x)
+        distributed.broadcast(x, 0)
+        assert x.tolist() == [3, 4]  # what ranks told each other is not zero
+        received, sent = [torch.empty(2, device="cuda")], torch.tensor([5.0, 6.0], device="cuda")
+        distributed.all_gather(received, sent)
+        assert received[0].tolist() == [5, 6]
+        shard = torch.empty(2, device="cuda")
+        distributed.reduce_scatter(shard, received)
+        assert shard.tolist() == [5, 6]
+        objects = [None]
+        distributed.all_gather_object(objects, {"rank": 0})
+        assert objects == [{"rank": 0}]
+        # All else still is: what was only copied, what a kernel made, what lies in memory that held a message.
+        assert sent.tolist() == [0, 0]
+        assert (received[0] + 1).tolist() == [0, 0]
+        assert received[0].tolist() == [0, 0]
+    finally:
+        distributed.destroy_process_group()
+
+
+@check
+def distributed_data_parallel():
+    distributed.init_process_group("nccl", store=distributed.HashStore(), rank=0, world_size=1, device_id=torch.device("cuda", 0))
+    try:
+        layers = nn.Sequential(nn.Conv2d(3, 8, 3), nn.SyncBatchNorm(8), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 36, 10)).cuda()
+        for wrap in (nn.parallel.DistributedDataParallel, FullyShardedDataParallel, fully_shard):
+            model = wrap(copy.deepcopy(layers))
+            optimizer = torch.optim.AdamW(model.parameters())
+            for _ in range(2):
+                loss = functional.cross_entropy(model(torch.randn(4, 3, 8, 8, device="cuda")), torch.zeros(4, dtype=int, device="cuda"))
+                loss.backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            assert loss.item() == 0
+    finally:
+        distributed.destroy_process_group()
 
 
 def main():
