@@ -63,6 +63,11 @@ CASES = [
         "host-work", TRAIN, has=["--environment-ms", 80], neighbour=["--environment-ms", 5],
         fix={"setting": "own work", "value": ""}, gain="either",
     ),
+    # 67 MB every five steps, against once.
+    Case(
+        "checkpoint-stall", TRAIN, has=["--save-every", 5], neighbour=HEALTHY,
+        fix={"setting": "checkpoint", "value": ""}, location="torch.save(", gain="either",
+    ),
     # Pinned, but on the stream that computes.
     Case(
         "blocking-copy", TRAIN, has=[], env={"DEVICE": SLOW_LINK}, neighbour=["--copy-stream"],
@@ -93,3 +98,17 @@ def test_torch_findings(case, zoo):
 
 def test_healthy(zoo):
     check_healthy(zoo.run(TRAIN, HEALTHY))
+
+
+@pytest.mark.parametrize(
+    "larger, smaller, arguments, env",
+    [
+        ("dataloader-workers", "pin-memory", ["--workers", 0, "--read-ms", 40, "--no-pin"], {"DEVICE": SLOW_LINK}),
+        ("host-work", "checkpoint-stall", ["--environment-ms", 80, "--save-every", 5], {}),
+    ],
+    ids=["workers-and-pinning", "host-work-and-checkpoint"],
+)
+def test_two_at_once(larger, smaller, arguments, env, zoo):
+    job = zoo.run(TRAIN, arguments, env)
+    found = [cause for cause in job.complaints if cause not in job.excused]
+    assert found[0] == larger and smaller in found, job.say()
