@@ -57,7 +57,7 @@ RuleInput make_input(const model::Run& run, const attribute::RankAttribution& ra
   input.loader_check = replays.loader_check;
   input.stream_check = replays.stream_check;
   input.facts = replays.facts ? &*replays.facts : nullptr;
-  input.now_ms = rank.mean_step_ms();
+  input.now_ms = input.streams ? input.streams->measured_step_ms : rank.mean_step_ms();
   return input;
 }
 

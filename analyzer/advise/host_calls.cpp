@@ -126,15 +126,19 @@ std::vector<double> ns_before_events(const RuleInput& input, const std::vector<p
   std::vector<double> result(events.size(), 0);
   const model::Thread* thread = training_thread(input);
   if (!thread) return result;
-  size_t event = 0;
+  const auto begin_of = [&](size_t i) {
+    return input.process.threads[events[i].thread].calls[events[i].call].begin;
+  };
+  size_t first = 0;
   for (uint32_t member : calls.members) {
     const HostCall& call = thread->calls[member];
-    const auto begins_before = [&](const predict::HostEvent& it) {
-      return input.process.threads[it.thread].calls[it.call].begin < call.end;
-    };
-    while (event < events.size() && begins_before(events[event])) ++event;
-    if (event == events.size()) break;
-    result[event] += double(call.end - call.begin);
+    while (first < events.size() && begin_of(first) <= call.begin) ++first;
+    // A call may hold events: torch.save copies each tensor, and writes it.
+    for (size_t i = first; i < events.size(); ++i) {
+      const Ns end = begin_of(i), begin = end - Ns(events[i].gap_ns);
+      result[i] += double(std::max<Ns>(0, std::min(call.end, end) - std::max(call.begin, begin)));
+      if (end >= call.end) break;
+    }
   }
   return result;
 }

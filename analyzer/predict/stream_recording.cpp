@@ -2,6 +2,7 @@
 // Turns a rank's recorded calls and device operations into the sequence that the replay runs.
 #include <algorithm>
 #include <unordered_map>
+#include <utility>
 
 #include "analyzer/predict/stream_replay.h"
 
@@ -41,6 +42,21 @@ bool waits_for_data(OpClass op_class, bool is_training_thread) {
          (is_training_thread && (op_class == OpClass::Wait || op_class == OpClass::Poll));
 }
 
+// A wait of the training thread in which another thread launches kernels waits for that thread (autograd runs
+// backward on one of its own): what the other does is the timeline. `calls` are in order of time.
+void drop_waits_for_launches(std::vector<CallRef>& calls) {
+  std::vector<CallRef> kept;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const CallRef& ref = calls[i];
+    const bool has_next = i + 1 < calls.size();
+    const bool waits_for_launch =
+        ref.host->op_class == OpClass::Wait && has_next && calls[i + 1].thread != ref.thread &&
+        calls[i + 1].host->op_class == OpClass::Launch && calls[i + 1].host->begin < ref.host->end;
+    if (!waits_for_launch) kept.push_back(ref);
+  }
+  calls = std::move(kept);
+}
+
 // The calls that shape the timeline, of all threads that launch (autograd has its own), in order of time.
 std::vector<CallRef> timeline_calls(const model::Process& process, model::Interval span) {
   std::vector<CallRef> calls;
@@ -60,6 +76,7 @@ std::vector<CallRef> timeline_calls(const model::Process& process, model::Interv
   }
   std::sort(calls.begin(), calls.end(),
             [](const CallRef& a, const CallRef& b) { return a.host->begin < b.host->begin; });
+  drop_waits_for_launches(calls);
   return calls;
 }
 
@@ -105,7 +122,11 @@ struct StreamEnds {
 class Recorder {
  public:
   Recorder(const model::Process& process, const model::Device& device, const attribute::RankAttribution& rank)
-      : process_(process), device_(device), rank_(rank) {}
+      : process_(process), device_(device), rank_(rank) {
+    for (const model::LoaderPass& pass : process.passes)
+      for (const model::Batch& batch : pass.batches)
+        if (batch.next.end > batch.next.begin) taken_[batch.next.end] = {&pass, &batch};
+  }
 
   StreamRecording record() {
     model::Interval span{rank_.steps.front().step.begin, rank_.steps.back().step.end};
@@ -161,8 +182,25 @@ class Recorder {
   void note_supply(HostEvent& event, const HostCall& call) {
     constexpr double kReadyShare = 0.05;  // taking a batch that is ready costs PyTorch about 1 ms of a step
     const double since_last = double(call.end - supplied_);
-    if (supplied_ > 0 && event.cost_ns > kReadyShare * since_last) event.supply_ns = since_last;
+    const double made_in = made_in_ns(call);
+    if (made_in > 0)
+      event.supply_ns = made_in;
+    else if (supplied_ > 0 && event.cost_ns > kReadyShare * since_last)
+      event.supply_ns = since_last;
     supplied_ = call.end;
+  }
+
+  // Of a batch that was ready before it was asked for: how long the loader's workers take for one. 0 for
+  // others.
+  double made_in_ns(const HostCall& call) const {
+    const auto taken = taken_.find(call.end);
+    if (taken == taken_.end()) return 0;
+    const auto [pass, batch] = taken->second;
+    const model::Loader& loader = process_.loaders.at(pass->loader);
+    const Ns ready = std::max(batch->fetch.end, batch->pinned.end);
+    const bool is_known = batch->fetch.begin > 0 && (loader.pin_memory != 1 || batch->pinned.end > 0);
+    if (loader.num_workers < 1 || !is_known || ready > call.begin) return 0;
+    return std::max(1.0, double(batch->fetch.end - batch->fetch.begin) / loader.num_workers);
   }
 
   const trace::CallDetail* detail(const CallRef& ref) const {
@@ -270,14 +308,31 @@ class Recorder {
   }
 
   void finish() {
-    recording_.measured_step_ms = rank_.mean_step_ms();
     recording_.steps = rank_.steps.size();
+    recording_.measured_step_ms = measured_step_ms();
     double all_ns = 0;
     for (const DeviceOp& op : device_.operations) {
       bool inside = op.begin >= rank_.steps.front().step.begin && op.begin < rank_.steps.back().step.end;
       if (inside) all_ns += double(op.end - op.begin);
     }
     if (all_ns > 0) recording_.matched_share = std::min(1.0, matched_ns_ / all_ns);
+  }
+
+  // With the work of the steps done: a host that runs ahead of its device ends its steps sooner than that.
+  double measured_step_ms() const {
+    const Ns begin = rank_.steps.front().step.begin, end = rank_.steps.back().step.end;
+    const Ns wall_ns = rank_.wall_ns + queued_at(end) - queued_at(begin);
+    return wall_ns > 0 ? double(wall_ns) / double(rank_.steps.size()) / 1e6 : rank_.mean_step_ms();
+  }
+
+  // How long the device still had to work at `time` on what had been launched by then.
+  Ns queued_at(Ns time) const {
+    Ns done = time;
+    for (const DeviceOp& op : device_.operations) {
+      if (op.end <= done || op.launch_thread == model::kNone) continue;
+      if (process_.threads[op.launch_thread].calls[op.launch_call].begin < time) done = op.end;
+    }
+    return done - time;
   }
 
   static constexpr uint32_t kNoStream = 0xfffffffe;  // waits for nothing
@@ -289,6 +344,8 @@ class Recorder {
   std::unordered_map<uint32_t, uint16_t> streams_;        // by the handle's low bits, learnt from launches
   std::unordered_map<uint64_t, uint32_t> events_;         // by handle: the operation that it stands behind
   std::unordered_map<uint16_t, uint32_t> pending_waits_;  // by stream: what its next operation waits for
+  std::unordered_map<Ns, std::pair<const model::LoaderPass*, const model::Batch*>>
+      taken_;  // by when next() ended
   Ns device_end_ = 0;
   Ns supplied_ = 0;  // the last input wait was over
   double matched_ns_ = 0;

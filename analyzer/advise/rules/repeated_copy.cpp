@@ -101,7 +101,7 @@ void describe(Finding& finding, const RuleInput& input, const CopyFacts& copies)
 
 // Other ways to speed the same copies up are alternatives: this one starts from the recorded step.
 RuleInput as_recorded(RuleInput input) {
-  input.now_ms = input.rank.mean_step_ms();
+  if (input.streams) input.now_ms = input.streams->measured_step_ms;
   input.input_factor = 1;
   input.assumed_loader.reset();
   return input;

@@ -110,5 +110,35 @@ TEST(StreamReplay, ScalesKernelsByWholeWaves) {
   EXPECT_DOUBLE_EQ(recording.ops[1].duration_ns, 200e3);  // 400 blocks on 200 places: two waves
 }
 
+// Autograd runs backward on a thread of its own, and the training thread waits for it.
+TEST(StreamReplay, TakesAWaitForAThreadThatLaunchesForNoWaitForData) {
+  test::Job job =
+      test::make_device_job(std::vector<Action>(20, {.gap_us = 8, .cost_us = 4, .device_us = 3}), 100);
+  model::Process& process = job.process();
+  process.threads.push_back(process.threads[0]);
+  process.threads[0].calls.clear();
+  for (const attribute::StepAttribution& step : job.rank().steps)
+    process.threads[0].calls.push_back(
+        {step.step.begin, step.step.end, 0, 0, model::kNone, 0, trace::OpClass::Wait, 0});
+  for (model::DeviceOp& op : process.devices[0].operations) op.launch_thread = 1;
+  auto recording = predict::record_streams(job.run, job.rank());
+  ASSERT_TRUE(recording);
+  const double recorded_ms = predict::replay(*recording).step_ms;
+  EXPECT_NEAR(recorded_ms, 0.24, 0.24 * 0.03);
+  predict::capture_launches(*recording, 100e3, 0.5, 0);
+  EXPECT_LT(predict::replay(*recording).step_ms, recorded_ms / 2);
+}
+
+TEST(StreamReplay, MeasuresStepsOfAHostThatRunsAheadWithTheirWork) {
+  test::Job job = test::make_device_job({{.cost_us = 5, .device_us = 500}}, 100);
+  attribute::StepAttribution& last = job.rank().steps.back();
+  last.step.end = last.step.begin + 5000;  // as the host sees it
+  test::set_shares(job, {});
+  auto recording = predict::record_streams(job.run, job.rank());
+  ASSERT_TRUE(recording);
+  EXPECT_LT(job.rank().mean_step_ms(), 0.01);
+  EXPECT_NEAR(recording->measured_step_ms, 0.5, 0.01);
+}
+
 }  // namespace
 }  // namespace gpuwatch::predict

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/advise/matrix_kernels.h"
+#include "analyzer/advise/rule.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kMixedPrecision;
+
+namespace {
+
+using attribute::Category;
+
+constexpr double kLeastBusy = 0.50;
+constexpr double kLeastShare = 0.05;
+constexpr double kMostShare = 0.99;
+constexpr int kFirstWithTensorCores = 7, kFirstWithTf32 = 8;
+
+constexpr Threshold kThresholds[] = {
+    {"share of the step with a kernel running", kLeastBusy, "of the step",
+     "below it the device waits for something else first"},
+    {"products and convolutions in FP32 without tensor cores", kLeastShare, "of the step",
+     "XProf's lower band, as elsewhere"},
+    kLeastGain,
+};
+
+// What the device spent on products in the recorded steps.
+struct Products {
+  double fp32_ns = 0, on_tensor_cores_ns = 0, kernels_ns = 0;
+  std::string longest;  // kernel in FP32 that took most time in all
+  double longest_ns = 0;
+  double share(const RuleInput& input) const {
+    return fp32_ns / std::max(1.0, input.streams->measured_step_ms * 1e6 * double(input.streams->steps));
+  }
+};
+
+MatrixArithmetic arithmetic_of(const RuleInput& input, const predict::StreamOp& op) {
+  const model::DeviceOp& recorded = input.device->operations[op.device_op];
+  if (recorded.kind != trace::RecordKind::Kernel || recorded.kernel >= input.run.kernels.size())
+    return MatrixArithmetic::kOther;
+  return matrix_arithmetic(input.run.kernels[recorded.kernel].name);
+}
+
+Products products_of(const RuleInput& input) {
+  Products products;
+  std::map<std::string_view, double> by_name;
+  for (const predict::StreamOp& op : input.streams->ops) {
+    const model::DeviceOp& recorded = input.device->operations[op.device_op];
+    if (recorded.kind == trace::RecordKind::Kernel) products.kernels_ns += op.duration_ns;
+    const MatrixArithmetic arithmetic = arithmetic_of(input, op);
+    if (arithmetic == MatrixArithmetic::kTensorCores) products.on_tensor_cores_ns += op.duration_ns;
+    if (arithmetic != MatrixArithmetic::kFp32) continue;
+    products.fp32_ns += op.duration_ns;
+    by_name[input.run.kernels[recorded.kernel].name] += op.duration_ns;
+  }
+  for (const auto& [name, ns] : by_name)
+    if (ns > products.longest_ns) products.longest = name, products.longest_ns = ns;
+  return products;
+}
+
+// The recorded steps with products as much faster as the tensor cores' published rate: none gets faster by
+// more, and those that wait for memory get faster by less. Nothing recorded tells how many do. nullopt: not
+// worth it. `times` 0: the rate is not known, and nothing is left of a product.
+std::optional<double> ceiling(const RuleInput& input, const Products& products, double times) {
+  const double left = times > 0 ? 1 / times : 0;
+  predict::StreamRecording changed = assumed_streams(input);
+  const double now_ms = predict::replay(changed).step_ms;
+  for (predict::StreamOp& op : changed.ops)
+    if (arithmetic_of(input, op) == MatrixArithmetic::kFp32) op.duration_ns *= left;
+  // The host, copies or other kernels may be what is left of the step: then faster products gain little.
+  if (now_ms < predict::replay(changed).step_ms * kLeastSpeedup) return std::nullopt;
+  // No order of the work makes a step shorter by more than all that is saved; the replay knows better, where
+  // it is trusted.
+  const double saved = products.share(input) * (1 - left);
+  const double all_saved = 1 / (1 - std::min(saved, kMostShare));
+  const auto replayed = stream_prediction(input, changed);
+  return replayed ? std::min(all_saved, replayed->speedup.high) : all_saved;
+}
+
+// Fills in the fix in TF32, which changes products alone; false where the device has no faster TF32.
+bool name_tf32(Finding& finding, const RuleInput& input, const Products& products,
+               const std::optional<TensorCores>& cores) {
+  if (input.device->compute_major < kFirstWithTf32) return false;
+  finding.ceiling_speedup = ceiling(input, products, cores ? cores->tf32 : 0);
+  if (!finding.ceiling_speedup) return false;
+  const bool is_torch = input.process.facts.contains("torch");
+  finding.fix.setting = is_torch ? "torch.set_float32_matmul_precision" : "cublasSetMathMode";
+  finding.fix.value = is_torch ? "high" : "CUBLAS_TF32_TENSOR_OP_MATH";
+  finding.fix.summary =
+      is_torch
+          ? "torch.set_float32_matmul_precision(\"high\"): products in TF32; or torch.autocast(\"cuda\", "
+            "dtype=torch.bfloat16) around forward and loss. Check that the loss still falls alike"
+          : "cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH), or operands in bfloat16";
+  finding.fix.snippet = is_torch ? "torch.set_float32_matmul_precision(\"high\")"
+                                 : "cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH);";
+  if (cores && cores->tf32 > 0)
+    finding.evidence.push_back({"published rate of the tensor cores in TF32", cores->tf32, "times FP32"});
+  return true;
+}
+
+bool name_half(Finding& finding, const RuleInput& input, const Products& products,
+               const std::optional<TensorCores>& cores) {
+  finding.ceiling_speedup = ceiling(input, products, cores ? cores->half : 0);
+  if (!finding.ceiling_speedup) return false;
+  const bool is_torch = input.process.facts.contains("torch");
+  const bool has_bfloat16 = input.device->compute_major >= kFirstWithTf32;
+  finding.fix.setting = is_torch ? "torch.autocast" : "operand type";
+  finding.fix.value = has_bfloat16 ? "bfloat16" : "float16";
+  const std::string autocast = fmt::format("torch.autocast(\"cuda\", dtype=torch.{})", finding.fix.value);
+  if (!is_torch)
+    finding.fix.summary = fmt::format("operands of products in {}, accumulated in FP32", finding.fix.value);
+  else if (has_bfloat16)
+    finding.fix.summary = autocast + " around forward and loss; check that the loss still falls alike";
+  else
+    finding.fix.summary = autocast +
+                          " around forward and loss, with torch.amp.GradScaler(\"cuda\") for the "
+                          "gradients; check that the loss still falls alike";
+  if (is_torch) finding.fix.snippet = "with " + autocast + ": loss = criterion(model(x), y)";
+  if (cores)
+    finding.evidence.push_back(
+        {"published rate of the tensor cores in " + finding.fix.value, cores->half, "times FP32"});
+  return true;
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  if (!input.streams || !input.device || input.device->compute_major < kFirstWithTensorCores)
+    return std::nullopt;
+  if (input.rank.share(Category::Compute) < kLeastBusy) return std::nullopt;
+  const Products products = products_of(input);
+  const double share = products.share(input);
+  if (share < kLeastShare) return std::nullopt;
+
+  Finding finding = make_finding(kMixedPrecision, input, 0);
+  finding.evidence = {{"products in FP32 without tensor cores", 100 * share, "% of the step"},
+                      {"of them by " + products.longest, 100 * products.longest_ns / products.fp32_ns, "%"},
+                      {"products on tensor cores", 100 * products.on_tensor_cores_ns / products.kernels_ns,
+                       "% of the kernel time"}};
+  const auto cores = tensor_cores(*input.device);
+  if (!name_tf32(finding, input, products, cores) && !name_half(finding, input, products, cores))
+    return std::nullopt;
+  finding.title =
+      fmt::format("The device multiplies matrices in FP32, {:.0f} % of the step, and has tensor cores for it",
+                  100 * share);
+  finding.lost_share = 1 - 1 / *finding.ceiling_speedup;
+  finding.severity = make_finding(kMixedPrecision, input, finding.lost_share).severity;
+  return finding;
+}
+
+}  // namespace
+
+const Rule kMixedPrecision{
+    "mixed-precision",
+    "Matrix products and convolutions run in FP32 without tensor cores, which the device has.",
+    "Kernels whose names are those of cuBLAS, cuDNN and CUTLASS for FP32 arithmetic (`sgemm`, `scudnn`, "
+    "`gemm_f32f32_f32f32`) take a relevant share of a step in which the device is busy, on compute "
+    "capability 7.0 "
+    "or later; products in TF32, bfloat16 and float16 have other names. Where the host or other work limits "
+    "the "
+    "step, the replay with faster products is no faster. The ceiling is for products that all reach the "
+    "published "
+    "rate of the tensor cores; how many wait for memory instead, no recorded fact tells.",
+    "`torch.set_float32_matmul_precision(\"high\")` (TF32) or `torch.autocast` in bfloat16 on compute "
+    "capability "
+    "8.0 and later, `torch.autocast` in float16 with `GradScaler` on 7.x. It changes results: check that the "
+    "loss "
+    "still falls alike. The ceiling is that of the setting named first; half precision moves fewer bytes as "
+    "well.",
+    kThresholds,
+    evaluate};
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The right finding on the CUDA build of PyTorch: rows of the zoo (tests/zoo/zoo_case.py) on the simulated device.
+
+Kernels take tens of milliseconds a step, so that a busy machine is not what limits; batches are small, and where copies
+matter the link is slow.
+"""
+
+import sys
+from pathlib import Path
+
+import pytest
+from torch_case import PROGRAMS, device_environment
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "zoo"))
+import zoo_case  # noqa: E402
+from zoo_case import Case, check_healthy  # noqa: E402
+
+TRAIN = "train.py"
+SLOW_LINK = "slow_link"
+HEALTHY = []
+ONE_WIDE_LAYER = ["--width", 16384, "--depth", 0]
+
+
+class TorchZoo(zoo_case.Zoo):
+    programs = PROGRAMS
+    python = None
+
+    def start_of(self, program, env):
+        """`DEVICE` of the environment: a description in cuda/sim/devices, or one of this folder's."""
+        device = env.pop("DEVICE", "a100")
+        env.update(device_environment(self.sim_lib, device))
+        return [self.python, self.programs / program]
+
+
+CASES = [
+    # Products by 16 columns: they wait for memory as soon as they are faster, and less is gained than the ceiling.
+    Case(
+        "mixed-precision", TRAIN, has=[*ONE_WIDE_LAYER, "--precision", "highest"], neighbour=HEALTHY, applied=ONE_WIDE_LAYER,
+        fix={"setting": "torch.set_float32_matmul_precision", "value": "high"}, gain="ceiling",
+    ),
+    # 2 MB a batch over a link that takes 4 ms for them.
+    Case(
+        "pin-memory", TRAIN, has=["--no-pin"], neighbour=HEALTHY, env={"DEVICE": SLOW_LINK},
+        neighbour_env={}, fix={"setting": "pin_memory", "value": "True"}, location="return DataLoader(", gain="either",
+    ),
+    # Kernels as short as what it takes to launch them: the host is never far ahead.
+    Case(
+        "sync-per-step", TRAIN, has=["--batch", 4096, "--depth", 12, "--log-every", 1], neighbour=HEALTHY,
+        fix={"setting": "synchronisation"}, location="loss.item()", gain="either",
+    ),
+    # Kernels of 2 us, and half the launches are autograd's, which has a thread of its own.
+    Case(
+        "launch-bound", TRAIN, has=["--batch", 256, "--width", 64, "--depth", 30], neighbour=HEALTHY,
+        fix={"setting": "torch.compile", "value": 'mode="reduce-overhead"'}, gain="either",
+    ),
+    # As long to read a batch as to use it: one worker hides it.
+    Case(
+        "dataloader-workers", TRAIN, has=["--workers", 0, "--read-ms", 40], neighbour=["--workers", 2, "--read-ms", 40],
+        fix={"setting": "num_workers", "value": ""}, location="return DataLoader(", gain="either",
+    ),
+    # The device is done with its step twice before the host comes back.
+    Case(
+        "host-work", TRAIN, has=["--environment-ms", 80], neighbour=["--environment-ms", 5],
+        fix={"setting": "own work", "value": ""}, gain="either",
+    ),
+    # 67 MB every five steps, against once.
+    Case(
+        "checkpoint-stall", TRAIN, has=["--save-every", 5], neighbour=HEALTHY,
+        fix={"setting": "checkpoint", "value": ""}, location="torch.save(", gain="either",
+    ),
+    # Pinned, but on the stream that computes.
+    Case(
+        "blocking-copy", TRAIN, has=[], env={"DEVICE": SLOW_LINK}, neighbour=["--copy-stream"],
+        fix={"setting": "copy stream"}, gain="either",
+    ),
+    Case(
+        "allocator-churn", TRAIN, has=["--empty-cache"], neighbour=HEALTHY, fix={"setting": ""}, gain="either",
+    ),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def remembered_jobs():
+    return {}
+
+
+@pytest.fixture
+def zoo(inject, tmp_path, remembered_jobs, build, libgpuwatch, workloads, sim_lib, torch_cuda):
+    made = TorchZoo(inject, tmp_path, remembered_jobs, build, libgpuwatch, workloads, sim_lib)
+    made.python = torch_cuda
+    return made
+
+
+@pytest.mark.parametrize("case", CASES, ids=Case.name_of)
+def test_torch_findings(case, zoo):
+    zoo.check(case)
+
+
+def test_healthy(zoo):
+    check_healthy(zoo.run(TRAIN, HEALTHY))
+
+
+@pytest.mark.parametrize(
+    "larger, smaller, arguments, env",
+    [
+        ("dataloader-workers", "pin-memory", ["--workers", 0, "--read-ms", 40, "--no-pin"], {"DEVICE": SLOW_LINK}),
+        ("host-work", "checkpoint-stall", ["--environment-ms", 80, "--save-every", 5], {}),
+    ],
+    ids=["workers-and-pinning", "host-work-and-checkpoint"],
+)
+def test_two_at_once(larger, smaller, arguments, env, zoo):
+    job = zoo.run(TRAIN, arguments, env)
+    found = [cause for cause in job.complaints if cause not in job.excused]
+    assert found[0] == larger and smaller in found, job.say()
