@@ -29,7 +29,7 @@ void add_sources(const model::Run& run, std::vector<std::string>& result) {
   const bool has_rank = std::any_of(run.processes.begin(), run.processes.end(),
                                     [](const model::Process& process) { return process.is_rank(); });
   for (const model::Process& process : run.processes) {
-    if (has_rank && !process.is_rank()) continue;
+    if ((has_rank && !process.is_rank()) || !process.imported_from.empty()) continue;
     for (const auto& [name, state] : process.sources) {
       if (state == "on" || (name == "python" && !is_python(process))) continue;
       std::string sentence = fmt::format("Source {}: {}.", io::printable(name), io::printable(state));
@@ -93,6 +93,16 @@ void add_taking_thread(const model::Process& process, const std::string& who,
                   who));
 }
 
+// What another profiler's trace has no records of, in one sentence; coverage lists it source by source.
+void add_imported(const model::Process& process, const std::string& who, std::vector<std::string>& result) {
+  if (process.imported_from.empty()) return;
+  result.push_back(fmt::format(
+      "{}: the trace is {}'s. It has no I/O, page faults, loader workers, waits for a CPU or state of the "
+      "machine: why data was late is not known, and findings that need these are not made. What profiling "
+      "cost the job is in its times.",
+      who, io::printable(process.imported_from)));
+}
+
 // Phases that the shares of a step say nothing about.
 void add_phases(const model::Process& process, const RankAttribution& rank, const std::string& who,
                 std::vector<std::string>& result) {
@@ -125,6 +135,7 @@ void add_rank(const model::Run& run, const RankAttribution& rank, std::vector<st
                     "processes count as "
                     "input; CPU time that makes data is not told from the script's other work.",
                     who));
+  add_imported(process, who, result);
   add_frameworks(process, who, result);
   add_inline_loaders(process, rank, who, result);
   add_taking_thread(process, who, result);

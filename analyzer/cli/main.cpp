@@ -52,8 +52,10 @@ struct Commands {
     run_command->add_option("command", run.command, "the command and its arguments")->required();
 
     analyze_command = app.add_subcommand("analyze", "report on a recorded run");
-    analyze_command->add_option("trace", analyze.traces,
-                                "run directories or trace files (default: the newest run here)");
+    analyze_command->add_option(
+        "trace", analyze.traces,
+        "run directories, trace files, or traces that torch.profiler exported (.json, .json.gz) "
+        "(default: the newest run here)");
     analyze_command->add_flag("--json", analyze.json, "print JSON (schema gpuwatch.report.v1)");
     analyze_command->add_option("--rank", analyze.rank, "only this rank");
     analyze_command->add_option("--steps", analyze.steps,

@@ -83,7 +83,9 @@ TraceSet find_traces(const std::vector<std::string>& arguments) {
     const auto status = fs::status(argument, error);
     if (status.type() == fs::file_type::not_found) {
       throw UserError(
-          fmt::format("{} does not exist; name a trace directory or a .gwt file", printable(argument)));
+          fmt::format("{} does not exist; name a trace directory, a .gwt file, or a trace of torch.profiler "
+                      "(.json, .json.gz)",
+                      printable(argument)));
     }
     if (error) {
       throw UserError(

@@ -10,7 +10,7 @@ namespace gpuwatch::io {
 
 struct TraceSet {
   std::string directory;           // of the run, as the user would name it
-  std::vector<std::string> files;  // .gwt files, sorted
+  std::vector<std::string> files;  // .gwt files, or traces that torch.profiler exported; sorted
 };
 
 // Each argument is a file or a directory. None: $GPUWATCH_OUT, then a run in (or as) the current directory,

@@ -8,11 +8,13 @@
 #include <memory>
 #include <optional>
 
+#include "analyzer/io/kineto_file.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/io/trace_file.h"
 #include "analyzer/io/user_error.h"
 #include "analyzer/model/clock.h"
 #include "analyzer/model/instances.h"
+#include "analyzer/model/kineto.h"
 #include "analyzer/model/loaders.h"
 #include "analyzer/model/match.h"
 #include "analyzer/model/records.h"
@@ -58,7 +60,6 @@ class Builder {
   DeviceClock device_clock(const ProcessTables& tables);
   void map_tables(const ProcessTables& tables, const LinearClock& clock);
   void decode(File& file);
-  static void note_extent(Process& process);
   void link();
 
   Run run_;
@@ -195,23 +196,6 @@ void Builder::decode(File& file) {
     run_.stopped.push_back(std::move(sentence));
 }
 
-void Builder::note_extent(Process& process) {
-  for (const auto& thread : process.threads) {
-    const auto begins_at = [&](Ns begin) {
-      process.start = process.start == 0 ? begin : std::min(process.start, begin);
-    };
-    if (!thread.calls.empty()) begins_at(thread.calls.front().begin);
-    if (!thread.ranges.empty()) begins_at(thread.ranges.front().begin);
-    for (const auto& call : thread.calls) process.last_seen = std::max(process.last_seen, call.end);
-    for (const auto& range : thread.ranges) process.last_seen = std::max(process.last_seen, range.end);
-  }
-  for (const auto& device : process.devices) {
-    for (const auto& op : device.operations) process.last_seen = std::max(process.last_seen, op.end);
-  }
-  if (!process.samples.empty()) process.last_seen = std::max(process.last_seen, process.samples.back().time);
-  process.last_seen = std::max(process.last_seen, process.start);
-}
-
 void Builder::link() {
   link_parents(run_);
   complete_worker_links(run_, tables_);
@@ -235,6 +219,12 @@ Run Builder::build(const io::TraceSet& traces) {
 }  // namespace
 
 Run build_run(const io::TraceSet& traces) {
+  const auto imported = std::count_if(traces.files.begin(), traces.files.end(), io::is_kineto_path);
+  if (imported == static_cast<ptrdiff_t>(traces.files.size()) && imported > 0)
+    return build_kineto_run(traces);
+  if (imported > 0)
+    throw io::UserError(
+        "torch.profiler's traces and gpuwatch's do not go into one report; analyze them apart");
   return Builder().build(traces);
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From trace files to a Run. Throws io::UserError when nothing can be read; a file that cannot be read beside
-// others that can, and damage within files, are sentences in Run::damage.
+// From trace files, ours or torch.profiler's, to a Run. Throws io::UserError when nothing can be read; a file
+// that cannot be read beside others that can, and damage within files, are sentences in Run::damage.
 #pragma once
 
 #include <string>

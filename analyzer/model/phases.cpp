@@ -109,7 +109,9 @@ std::vector<Phase> find_phases(const Process& process, const StepSeries& series)
   add_calls(thread, OpClass::Checkpoint, PhaseKind::kCheckpoint, phases);
   add_reported_checkpoints(series, phases);
   const Ns started = end_of_warm_up(series);
-  if (process.start > 0 && started > process.start)
+  const bool has_begin =
+      process.imported_from.empty();  // another profiler's trace begins anywhere in the run
+  if (has_begin && process.start > 0 && started > process.start)
     phases.push_back({PhaseKind::kStartup, {process.start, started}});
   for (const Phase& change : changes)
     if (change.time.begin >= started && !contains(evaluations, change.time.begin)) phases.push_back(change);

@@ -326,6 +326,29 @@ void order_calls(std::vector<HostCall>& calls) {
   }
 }
 
+void order_ranges(std::vector<Range>& ranges) {
+  std::stable_sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) {
+    return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
+  });
+}
+
+void note_extent(Process& process) {
+  for (const auto& thread : process.threads) {
+    const auto begins_at = [&](Ns begin) {
+      process.start = process.start == 0 ? begin : std::min(process.start, begin);
+    };
+    if (!thread.calls.empty()) begins_at(thread.calls.front().begin);
+    if (!thread.ranges.empty()) begins_at(thread.ranges.front().begin);
+    for (const auto& call : thread.calls) process.last_seen = std::max(process.last_seen, call.end);
+    for (const auto& range : thread.ranges) process.last_seen = std::max(process.last_seen, range.end);
+  }
+  for (const auto& device : process.devices) {
+    for (const auto& op : device.operations) process.last_seen = std::max(process.last_seen, op.end);
+  }
+  if (!process.samples.empty()) process.last_seen = std::max(process.last_seen, process.samples.back().time);
+  process.last_seen = std::max(process.last_seen, process.start);
+}
+
 uint64_t decode_records(const RecordContext& context, std::span<const io::ChunkRef> chunks,
                         Process& process) {
   Decoder decoder(context, process);
@@ -339,9 +362,7 @@ uint64_t decode_records(const RecordContext& context, std::span<const io::ChunkR
   }
   for (auto& thread : process.threads) {
     order_calls(thread.calls);
-    std::stable_sort(thread.ranges.begin(), thread.ranges.end(), [](const Range& a, const Range& b) {
-      return a.begin != b.begin ? a.begin < b.begin : a.end > b.end;
-    });
+    order_ranges(thread.ranges);
     std::stable_sort(thread.stacks.begin(), thread.stacks.end(),
                      [](const StackAt& a, const StackAt& b) { return a.begin < b.begin; });
   }

@@ -27,5 +27,10 @@ uint64_t decode_records(const RecordContext& context, std::span<const io::ChunkR
 
 // Sorts calls by begin, outer before inner, and mends ends that rounding let slip (see the .cpp).
 void order_calls(std::vector<HostCall>& calls);
+// By begin, outer before inner.
+void order_ranges(std::vector<Range>& ranges);
+
+// Process::start and last_seen, from what the process recorded.
+void note_extent(Process& process);
 
 }  // namespace gpuwatch::model

@@ -279,6 +279,8 @@ struct Process {
   std::map<std::string, uint64_t> losses;      // reason -> records
   std::vector<Interval> unobserved;            // in time order: when nobody told us what the devices did
   uint32_t training_thread = kNone;            // where the optimizer steps, else who consumes or launches
+  std::string imported_from;                   // another profiler whose trace this is; "" for our own
+  std::vector<Interval> reported_steps;        // of the training thread, by that profiler; in time order
   uint32_t worker_of = kNone;                  // index into Run::processes of the process it loads data for
   bool is_rank() const { return worker_of == kNone && training_thread != kNone; }
 };

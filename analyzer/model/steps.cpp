@@ -231,6 +231,16 @@ void count_batches(const Process& process, const std::vector<TakenBatch>& taken,
   if (steps > 0) series.samples_per_step = samples / steps;
 }
 
+// From the begin of each to the next one's, as the profiler has them; the last one to its own end.
+std::vector<Step> from_profiler(const std::vector<Interval>& reported) {
+  std::vector<Step> steps;
+  for (size_t i = 0; i < reported.size(); ++i) {
+    const Ns end = i + 1 < reported.size() ? reported[i + 1].begin : reported[i].end;
+    if (end > reported[i].begin) steps.push_back({reported[i].begin, end, 0, false});
+  }
+  return steps;
+}
+
 Ns median_length(const std::vector<Step>& steps) {
   std::vector<Ns> lengths;
   for (const auto& step : steps) lengths.push_back(step.end - step.begin);
@@ -263,7 +273,9 @@ StepSeries find_steps(const Run& run, const Process& process) {
   const Thread& thread = process.threads[process.training_thread];
 
   const auto optimizer = optimizer_steps(thread);
-  if (!optimizer.empty()) {
+  if (series.steps = from_profiler(process.reported_steps); !series.steps.empty()) {
+    series.source = "profiler";
+  } else if (!optimizer.empty()) {
     series.source = "optimizer";
     series.steps = from_optimizer(thread, optimizer);
   } else if (series.steps = find_range_steps(run, thread); !series.steps.empty()) {
@@ -274,6 +286,10 @@ StepSeries find_steps(const Run& run, const Process& process) {
     series.source = "launches";
     auto aligned = align_to_ranges(run, thread, series.steps);
     if (!aligned.empty()) series = {"nvtx", std::move(aligned)};
+  } else if (!process.imported_from
+                  .empty()) {  // somebody chose what to profile: one interval, whatever it holds
+    series.source = "trace";
+    series.steps = {{process.start, process.last_seen, 0, false}};
   } else {
     return series;
   }

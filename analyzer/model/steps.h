@@ -19,7 +19,9 @@ struct Step {
 
 // Steps tile the recorded span of training: step[i].end == step[i+1].begin within a phase.
 struct StepSeries {
-  std::string source;  // "optimizer", "nvtx", "loader", "launches", "" when none were found
+  // "profiler" (of an imported trace), "optimizer", "nvtx", "loader", "launches", "trace" (all of an imported
+  // one), "" when none were found
+  std::string source;
   std::vector<Step> steps;
   double samples_per_step = 0;  // 0 unknown
   // What the job itself reported as such; in order, disjoint.

@@ -22,10 +22,6 @@ trace::OpClass checked(trace::OpClass op_class) {
   return *trace::EnumNameOpClass(op_class) ? op_class : trace::OpClass::Other;
 }
 
-bool is_communication(const std::string& kernel) {
-  return kernel.find("ncclDevKernel") != std::string::npos || kernel.find("ncclKernel") != std::string::npos;
-}
-
 Ns as_ns(uint64_t value) {
   return static_cast<Ns>(std::min<uint64_t>(value, kFarNs));
 }
@@ -36,6 +32,10 @@ Ns as_realtime_ns(uint64_t value) {
 }
 
 }  // namespace
+
+bool is_communication(const std::string& kernel) {
+  return kernel.find("ncclDevKernel") != std::string::npos || kernel.find("ncclKernel") != std::string::npos;
+}
 
 TableMerger::TableMerger(Run& run) : run_(run) {
   run_.operations.push_back({"unknown", trace::OpClass::Other});  // kUnknownOperation

@@ -17,6 +17,9 @@
 
 namespace gpuwatch::model {
 
+// By the names that NCCL gives its kernels.
+bool is_communication(const std::string& kernel);
+
 struct WorkerLink {
   uint32_t loader = 0;  // Loader::id
   uint32_t worker = 0;

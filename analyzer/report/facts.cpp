@@ -142,7 +142,10 @@ double recorded_share(const Report& report) {
   return all > 0 ? double(recorded) / double(all) : 0;
 }
 
-double own_cost_share(const Report& report) {
+std::optional<double> own_cost_share(const Report& report) {
+  const bool is_imported = std::any_of(report.run.processes.begin(), report.run.processes.end(),
+                                       [](const auto& process) { return !process.imported_from.empty(); });
+  if (is_imported) return std::nullopt;
   double worst = 0;
   for (const attribute::RankAttribution& rank : report.ranks) {
     const model::Process& process = report.run.processes.at(rank.process);

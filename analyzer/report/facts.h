@@ -36,7 +36,8 @@ std::vector<std::string> open_call_words(const model::Run& run, const model::Pro
 
 double duration_s(const model::Run& run);
 double recorded_share(const Report& report);  // of the steps
-double own_cost_share(const Report& report);  // estimated
+// Estimated; nothing for a trace that another profiler recorded.
+std::optional<double> own_cost_share(const Report& report);
 double matched_share(
     const model::Run& run);  // of kernels and launches, those that have each other; 1 without any
 

@@ -300,7 +300,8 @@ nlohmann::ordered_json json(const Report& report) {
                        {"ceiling_speedup", verdict.ceiling_speedup}};
   result["trace"] = trace(report);
   result["coverage"] = coverage(report);
-  result["overhead"] = {{"estimated_share", own_cost_share(report)}};
+  const std::optional<double> own_cost = own_cost_share(report);
+  result["overhead"] = {{"estimated_share", own_cost ? Json(*own_cost) : Json(nullptr)}};
   result["ranks"] = Json::array();
   for (const attribute::RankAttribution& row : report.ranks) result["ranks"].push_back(rank(report, row));
   result["findings"] = Json::array();

@@ -287,7 +287,8 @@ std::string trust_words(const Report& report) {
   std::vector<std::string> parts;
   if (report.diagnosis.replay)
     parts.push_back(fmt::format("replay off {:.1f} %", 100 * std::abs(report.diagnosis.replay->error())));
-  parts.push_back(fmt::format("own cost about {:.1g} %", std::max(0.01, 100 * own_cost_share(report))));
+  if (const std::optional<double> own_cost = own_cost_share(report))
+    parts.push_back(fmt::format("own cost about {:.1g} %", std::max(0.01, 100 * *own_cost)));
   uint64_t lost = 0;
   for (const model::Process& process : report.run.processes)
     for (const auto& [reason, count] : process.losses) lost += count;
