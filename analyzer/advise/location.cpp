@@ -171,7 +171,10 @@ std::string address_location(const model::Process& process, uint64_t address) {
   const model::ModuleRange* module = module_of(process, address);
   if (!module) return "";
   const std::string symbol = symbolise(*module, address).words;
-  return symbol.empty() ? fmt::format("{}+{:#x}", base_name(module->path), address - module->base) : symbol;
+  if (!symbol.empty()) return symbol;
+  // Whoever wrote Python is not helped by a place in libtorch_cuda.so.
+  const bool is_python = process.facts.contains("python");
+  return is_python ? "" : fmt::format("{}+{:#x}", base_name(module->path), address - module->base);
 }
 
 std::string call_location(const model::Run& run, const model::Process& process, uint32_t thread,

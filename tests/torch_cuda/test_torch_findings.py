@@ -74,7 +74,8 @@ CASES = [
         fix={"setting": "copy stream"}, gain="either",
     ),
     Case(
-        "allocator-churn", TRAIN, has=["--empty-cache"], neighbour=HEALTHY, fix={"setting": ""}, gain="either",
+        "allocator-churn", TRAIN, has=["--empty-cache"], neighbour=HEALTHY,
+        fix={"setting": "torch.cuda.empty_cache", "value": "removed"}, location="torch.cuda.empty_cache()", gain="either",
     ),
 ]  # fmt: skip
 

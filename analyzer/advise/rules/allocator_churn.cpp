@@ -5,6 +5,7 @@
 
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/model/stacks.h"
 
 namespace gpuwatch::advise {
 
@@ -26,6 +27,36 @@ constexpr Threshold kThresholds[] = {
 
 bool is_memory_call(const predict::HostEvent& event) {
   return event.op_class == trace::OpClass::Alloc || event.op_class == trace::OpClass::Free;
+}
+
+// Whether the script tells PyTorch's allocator to give its memory back: it asks for it again in the next
+// step.
+bool is_emptied(const RuleInput& input) {
+  const auto within_empty_cache = [&](const predict::HostEvent& event) {
+    const model::Thread& thread = input.process.threads[event.thread];
+    const std::string* stack = model::stack_of(input.run, thread, thread.calls[event.call]);
+    if (!is_memory_call(event) || !stack) return false;
+    const std::vector<model::StackFrame> frames = model::frames_of(*stack);
+    return std::any_of(frames.begin(), frames.end(),
+                       [](const auto& f) { return f.function == "empty_cache"; });
+  };
+  return std::any_of(input.streams->events.begin(), input.streams->events.end(), within_empty_cache);
+}
+
+void name_fix(Finding& finding, const RuleInput& input) {
+  if (!input.process.facts.contains("torch")) {
+    finding.fix.setting = "allocation";
+    finding.fix.summary = "allocate once before the loop, or use cudaMallocAsync with a pool";
+  } else if (is_emptied(input)) {
+    finding.fix.setting = "torch.cuda.empty_cache";
+    finding.fix.value = "removed";
+    finding.fix.summary =
+        "no torch.cuda.empty_cache() in the loop: the next step asks for the same memory again";
+  } else {
+    finding.fix.setting = "PYTORCH_CUDA_ALLOC_CONF";
+    finding.fix.value = "expandable_segments:True";
+    finding.fix.summary = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and batches of one shape";
+  }
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -51,14 +82,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {share_evidence(input, Category::Alloc),
                       {"allocations and frees", calls / double(input.rank.steps.size()), "a step"}};
   finding.fix.location = call_location(input.run, input.process, shown->thread, shown->call);
-  if (input.process.facts.contains("torch")) {
-    finding.fix.setting = "PYTORCH_CUDA_ALLOC_CONF";
-    finding.fix.value = "expandable_segments:True";
-    finding.fix.summary = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and batches of one shape";
-  } else {
-    finding.fix.setting = "allocation";
-    finding.fix.summary = "allocate once before the loop, or use cudaMallocAsync with a pool";
-  }
+  name_fix(finding, input);
   finding.prediction = stream_prediction(input, changed);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
   return finding;
@@ -70,7 +94,8 @@ const Rule kAllocatorChurn{
     "allocator-churn",
     "Device memory is allocated and freed in steady state; a free also waits for the device.",
     "Allocation and free calls in every second step or more often, with the device idle meanwhile.",
-    "Allocate before the loop or from a pool; in PyTorch `expandable_segments:True` and fixed shapes.",
+    "Allocate before the loop or from a pool; in PyTorch no `torch.cuda.empty_cache()` in the loop, "
+    "`expandable_segments:True` and fixed shapes.",
     kThresholds,
     evaluate};
 
