@@ -255,6 +255,8 @@ class Recorder {
       event.role = waited ? HostRole::kBlockOnOwn : HostRole::kEnqueue;
       // What remains after the operation ended; before it, the replay waits by itself.
       if (waited) event.cost_ns = std::min(double(call.end - std::max(last.end, call.begin)), 50e3);
+      const Ns room = std::clamp(room_at(call.end), call.begin, call.end);
+      if (!waited) event.cost_ns = std::min(event.cost_ns, double(call.end - room));
       return;
     }
     bool frees = call.op_class == OpClass::Free;
@@ -268,6 +270,14 @@ class Recorder {
     if (call.op_class == OpClass::Sync) target = set_target(event, ref);
     event.cost_ns = double(call.end - std::clamp(target, call.begin, call.end));
   }
+
+  // A launch into a full queue returns when the device takes an operation off it, and the replay waits for that
+  // by itself. When it last did before `time`; 0 while the queue is far from full.
+  Ns room_at(Ns time) {
+    while (begun_ < recording_.ops.size() && begin_of(begun_) <= time) ++begun_;
+    return begun_ > 0 && recording_.ops.size() - begun_ > kQueueDepth / 2 ? begin_of(begun_ - 1) : 0;
+  }
+  Ns begin_of(size_t op) const { return device_.operations[recording_.ops[op].device_op].begin; }
 
   // What a synchronisation waits for, and when that ended: an event, a stream, everything.
   Ns set_target(HostEvent& event, const CallRef& ref) {
@@ -346,6 +356,7 @@ class Recorder {
   std::unordered_map<uint16_t, uint32_t> pending_waits_;  // by stream: what its next operation waits for
   std::unordered_map<Ns, std::pair<const model::LoaderPass*, const model::Batch*>>
       taken_;  // by when next() ended
+  size_t begun_ = 0;  // recorded operations that the device had begun when it was last looked at
   Ns device_end_ = 0;
   Ns supplied_ = 0;  // the last input wait was over
   double matched_ns_ = 0;

@@ -9,7 +9,6 @@ namespace gpuwatch::predict {
 namespace {
 
 constexpr double kNsPerMs = 1e6;
-constexpr size_t kQueueDepth = 1024;  // launches that a CUDA context takes before a launch blocks
 constexpr double kBlockedNs = 1e3;    // least cost of a call that the what-if leaves in place
 
 class Timeline {

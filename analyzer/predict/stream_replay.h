@@ -27,6 +27,7 @@ enum class HostRole : uint8_t {
 };
 
 inline constexpr uint32_t kAllStreams = model::kNone;
+inline constexpr size_t kQueueDepth = 1024;  // launches that a CUDA context takes before a launch blocks
 
 struct HostEvent {
   double gap_ns = 0;   // host's own work since the event before

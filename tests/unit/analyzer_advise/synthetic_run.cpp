@@ -46,9 +46,12 @@ Job make_job() {
 }
 
 // Host and device clocks of one pass over the actions.
+constexpr size_t kQueueDepth = 1024;  // operations that the device takes before a launch waits
+
 struct Clocks {
   double host = 0, device_end = 0;
   std::vector<double> streams = std::vector<double>(8, 0);
+  std::vector<double> op_begins;
 };
 
 struct Played {
@@ -60,9 +63,13 @@ Played play(const Action& action, Clocks& clocks) {
   clocks.host += action.gap_us;
   played.begin = clocks.host;
   if (action.device_us > 0) {
+    const size_t outstanding = clocks.op_begins.size();
+    if (outstanding >= kQueueDepth)
+      clocks.host = std::max(clocks.host, clocks.op_begins[outstanding - kQueueDepth]);
     double& stream = clocks.streams[action.stream];
-    played.op_begin = std::max(played.begin + action.cost_us, stream);
+    played.op_begin = std::max(clocks.host + action.cost_us, stream);
     played.op_end = stream = played.op_begin + action.device_us;
+    clocks.op_begins.push_back(played.op_begin);
     clocks.device_end = std::max(clocks.device_end, stream);
   }
   clocks.host += action.cost_us;

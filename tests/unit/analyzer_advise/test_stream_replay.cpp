@@ -129,6 +129,16 @@ TEST(StreamReplay, TakesAWaitForAThreadThatLaunchesForNoWaitForData) {
   EXPECT_LT(predict::replay(*recording).step_ms, recorded_ms / 2);
 }
 
+// The launches of a host that is far ahead wait for the device, and no longer once it is faster.
+TEST(StreamReplay, DoesNotTakeAFullQueueForTheHostsOwnTime) {
+  test::Job job = test::make_device_job(std::vector<Action>(10, {.cost_us = 5, .device_us = 100}), 400);
+  auto recording = record_streams(job.run, job.rank());
+  ASSERT_TRUE(recording);
+  EXPECT_NEAR(replay(*recording).step_ms, 1, 0.02);
+  for (StreamOp& op : recording->ops) op.duration_ns /= 4;
+  EXPECT_NEAR(replay(*recording).step_ms, 0.25, 0.02);
+}
+
 TEST(StreamReplay, MeasuresStepsOfAHostThatRunsAheadWithTheirWork) {
   test::Job job = test::make_device_job({{.cost_us = 5, .device_us = 500}}, 100);
   attribute::StepAttribution& last = job.rank().steps.back();
