@@ -271,8 +271,8 @@ class Recorder {
     event.cost_ns = double(call.end - std::clamp(target, call.begin, call.end));
   }
 
-  // A launch into a full queue returns when the device takes an operation off it, and the replay waits for that
-  // by itself. When it last did before `time`; 0 while the queue is far from full.
+  // A launch into a full queue returns when the device takes an operation off it, and the replay waits for
+  // that by itself. When it last did before `time`; 0 while the queue is far from full.
   Ns room_at(Ns time) {
     while (begun_ < recording_.ops.size() && begin_of(begun_) <= time) ++begun_;
     return begun_ > 0 && recording_.ops.size() - begun_ > kQueueDepth / 2 ? begin_of(begun_ - 1) : 0;
@@ -355,7 +355,7 @@ class Recorder {
   std::unordered_map<uint64_t, uint32_t> events_;         // by handle: the operation that it stands behind
   std::unordered_map<uint16_t, uint32_t> pending_waits_;  // by stream: what its next operation waits for
   std::unordered_map<Ns, std::pair<const model::LoaderPass*, const model::Batch*>>
-      taken_;  // by when next() ended
+      taken_;         // by when next() ended
   size_t begun_ = 0;  // recorded operations that the device had begun when it was last looked at
   Ns device_end_ = 0;
   Ns supplied_ = 0;  // the last input wait was over

@@ -9,7 +9,7 @@ namespace gpuwatch::predict {
 namespace {
 
 constexpr double kNsPerMs = 1e6;
-constexpr double kBlockedNs = 1e3;    // least cost of a call that the what-if leaves in place
+constexpr double kBlockedNs = 1e3;  // least cost of a call that the what-if leaves in place
 
 class Timeline {
  public:
