@@ -28,7 +28,6 @@ WORTH_NAMING = 1.03  # a gain below this is none: kLeastSpeedup of analyzer/advi
 # A job that waits so much for a CPU, by the kernel's account that it printed itself, does suffer from other processes:
 # the tests' machine was busy, and saying so is right. Below kLeastDelay of cpu_contention.cpp, which sees part of the run.
 CONTENDED = 0.03
-STOLEN = 0.05  # of one CPU; an ordinary minute of a shared host has a half of it
 
 
 @dataclass
@@ -126,20 +125,12 @@ class Zoo:
             words = [str(word).replace("{files}", str(self.made(files))) for word in arguments]
             if storage:
                 env.update(SlowFiles(self.build, self.made(files), **storage).environment(self.libgpuwatch))
-            injected = self.left_alone([*prefix, *self.start_of(program, env), *words], env)
-            self.remembered[key] = Job(injected, [program, *words, files or "", storage or ""])
-        return self.remembered[key]
-
-    def left_alone(self, command, env):
-        """A run in which the tests' own machine got the CPUs that it asked for: without them every hand-over is slow."""
-        for _ in range(3):
             with self.counting:
                 self.count += 1
-                out = self.folder / f"run{self.count}"
-            injected = self.inject(command, env={**env, "GPUWATCH_OUT": out}, first=True)
-            if injected.stolen_share < STOLEN:
-                return injected
-        pytest.skip(f"the machine's host took {injected.stolen_share:.0%} of a CPU in the last of three runs")
+                env["GPUWATCH_OUT"] = self.folder / f"run{self.count}"
+            injected = self.inject([*prefix, *self.start_of(program, env), *words], env=env, first=True)
+            self.remembered[key] = Job(injected, [program, *words, files or "", storage or ""])
+        return self.remembered[key]
 
     def start_of(self, program, env):
         """Its first command words; `env` gets what it needs."""
