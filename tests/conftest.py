@@ -12,16 +12,13 @@ a reason to skip: a test that silently does not run proves nothing.
 
 import json
 import os
-import shutil
 import subprocess
-import time
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from commands import FIRST, can_run
-from disturbance import COMPARES_NO_TIMES, STOLEN, Disturbance
+from disturbance import STOLEN, STOLEN_SHARE, Disturbance
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -118,26 +115,17 @@ def first_words():
     return FIRST if can_run([*FIRST, "true"]) else ()
 
 
-@pytest.fixture(scope="session")
-def patience():
-    """For how long runs are made again in all, so that a machine that is never left alone ends its tests some time."""
-    return SimpleNamespace(left_s=600.0)
-
-
 @pytest.fixture
-def inject(request, injected_environment, first_words, patience, gpuwatch, run_dir):
+def inject(request, injected_environment, first_words, gpuwatch, run_dir):
     """inject(command, env={...}, sim=False, first=False, timeout=120, cwd=None): runs a command under injection to its end.
 
     With sim=True the command finds the simulated device's libraries first. first=True is for tests that compare times: the
-    command gets the CPU first, and is run again, twice at most, while the machine's host takes the CPU; where it still
-    does, the test is skipped.
+    command gets the CPU first, and the test's report says what the machine's host took meanwhile (scripts/run_tests.py).
+    Tests that remember a run for others call inject.compares(run).
     """
 
-    def run_once(words, environment, timeout, cwd):
-        disturbance = Disturbance()
-        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=timeout, cwd=cwd)
-        out = Path(environment["GPUWATCH_OUT"])
-        return InjectedRun(done.returncode, done.stdout, done.stderr, out, gpuwatch, disturbance.so_far().stolen)
+    def compares(run):
+        request.node.user_properties.append((STOLEN_SHARE, run.stolen_share))
 
     def run(command, env=None, sim=False, first=False, timeout=120, cwd=None):
         environment = dict(injected_environment)
@@ -145,15 +133,13 @@ def inject(request, injected_environment, first_words, patience, gpuwatch, run_d
             environment["LD_LIBRARY_PATH"] = str(request.getfixturevalue("sim_lib"))
         environment.update({name: str(value) for name, value in (env or {}).items()})
         words = [*(first_words if first else ()), *(str(word) for word in command)]
-        for _ in range(3 if first else 1):
-            began = time.monotonic()
-            done = run_once(words, environment, timeout, cwd)
-            if not first or done.returncode or done.stolen_share < COMPARES_NO_TIMES:
-                return done
-            patience.left_s -= time.monotonic() - began
-            if patience.left_s < 0:
-                break
-            shutil.rmtree(done.out, ignore_errors=True)
-        pytest.skip(f"the machine's host took {done.stolen_share:.0%} of a CPU while times were to be compared")
+        disturbance = Disturbance()
+        done = subprocess.run(words, env=environment, capture_output=True, text=True, timeout=timeout, cwd=cwd)
+        out, stolen_share = Path(environment["GPUWATCH_OUT"]), disturbance.so_far().stolen
+        result = InjectedRun(done.returncode, done.stdout, done.stderr, out, gpuwatch, stolen_share)
+        if first:
+            compares(result)
+        return result
 
+    run.compares = compares
     return run

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 # Of one CPU. A hand-over between two processes then takes milliseconds now and then, which a healthy machine never shows.
 STOLEN = 0.01
-COMPARES_NO_TIMES = 0.05  # stolen: nothing that was timed meanwhile says anything
+PROVES_NOTHING = 0.05  # stolen: times that do not agree may be right
+STOLEN_SHARE = "stolen_share"  # property of a test's report: what was stolen while its program ran
 FOREIGN = 0.05
 
 

@@ -130,6 +130,7 @@ class Zoo:
                 env["GPUWATCH_OUT"] = self.folder / f"run{self.count}"
             injected = self.inject([*prefix, *self.start_of(program, env), *words], env=env, first=True)
             self.remembered[key] = Job(injected, [program, *words, files or "", storage or ""])
+        self.inject.compares(self.remembered[key].injected)
         return self.remembered[key]
 
     def start_of(self, program, env):
