@@ -89,10 +89,14 @@ bool ThreadWait::recurs(uint32_t thread, uint16_t operation) {
 }
 
 WaitKind ThreadWait::kind(uint32_t thread, uint32_t call, uint32_t producer) {
-  if (leads_to_input_copy(thread, call)) return WaitKind::kData;
   const uint16_t operation = view_.call(thread, call).operation;
-  if (is_lock_wait(view_.call(thread, call), view_.lock_wait())) return WaitKind::kInterpreterLock;
-  if (training_takes_batches()) return WaitKind::kUnknown;
+  const bool for_lock = is_lock_wait(view_.call(thread, call), view_.lock_wait());
+  const bool takes_batches = training_takes_batches();
+  // Its copies follow next(): a wait between the two is for the lock, which the loader's pin thread has.
+  if (for_lock && takes_batches) return WaitKind::kInterpreterLock;
+  if (leads_to_input_copy(thread, call)) return WaitKind::kData;
+  if (for_lock) return WaitKind::kInterpreterLock;
+  if (takes_batches) return WaitKind::kUnknown;
   return producer != kNone || recurs(thread, operation) ? WaitKind::kData : WaitKind::kUnknown;
 }
 
