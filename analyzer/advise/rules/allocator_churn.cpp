@@ -29,9 +29,8 @@ bool is_memory_call(const predict::HostEvent& event) {
   return event.op_class == trace::OpClass::Alloc || event.op_class == trace::OpClass::Free;
 }
 
-// Whether the script tells PyTorch's allocator to give its memory back: it asks for it again in the next
-// step.
-bool is_emptied(const RuleInput& input) {
+// Where the script tells PyTorch's allocator to give its memory back: it asks for it again in the next step.
+const predict::HostEvent* emptied_at(const RuleInput& input) {
   const auto within_empty_cache = [&](const predict::HostEvent& event) {
     const model::Thread& thread = input.process.threads[event.thread];
     const std::string* stack = model::stack_of(input.run, thread, thread.calls[event.call]);
@@ -40,14 +39,19 @@ bool is_emptied(const RuleInput& input) {
     return std::any_of(frames.begin(), frames.end(),
                        [](const auto& f) { return f.function == "empty_cache"; });
   };
-  return std::any_of(input.streams->events.begin(), input.streams->events.end(), within_empty_cache);
+  const auto& events = input.streams->events;
+  const auto found = std::find_if(events.begin(), events.end(), within_empty_cache);
+  return found == events.end() ? nullptr : &*found;
 }
 
-void name_fix(Finding& finding, const RuleInput& input) {
+void name_fix(Finding& finding, const RuleInput& input, const predict::HostEvent& longest) {
+  const predict::HostEvent* emptied = emptied_at(input);
+  const predict::HostEvent& shown = emptied ? *emptied : longest;
+  finding.fix.location = call_location(input.run, input.process, shown.thread, shown.call);
   if (!input.process.facts.contains("torch")) {
     finding.fix.setting = "allocation";
     finding.fix.summary = "allocate once before the loop, or use cudaMallocAsync with a pool";
-  } else if (is_emptied(input)) {
+  } else if (emptied) {
     finding.fix.setting = "torch.cuda.empty_cache";
     finding.fix.value = "removed";
     finding.fix.summary =
@@ -81,8 +85,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.title = "Device memory is allocated and freed in every step";
   finding.evidence = {share_evidence(input, Category::Alloc),
                       {"allocations and frees", calls / double(input.rank.steps.size()), "a step"}};
-  finding.fix.location = call_location(input.run, input.process, shown->thread, shown->call);
-  name_fix(finding, input);
+  name_fix(finding, input, *shown);
   finding.prediction = stream_prediction(input, changed);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
   return finding;
