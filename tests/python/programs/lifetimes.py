@@ -8,6 +8,7 @@ import sys
 import threading
 import weakref
 
+from feeders import join_feeders
 from torch.utils.data import DataLoader, Dataset
 
 
@@ -58,3 +59,4 @@ def main(method):
 if __name__ == "__main__":
     gc.disable()  # what a reference cycle keeps would show
     main(sys.argv[1])
+    join_feeders()

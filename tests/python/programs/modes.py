@@ -14,6 +14,7 @@ import threading
 import time
 
 import torch
+from feeders import join_feeders
 from torch.utils.data import (
     BatchSampler,
     ConcatDataset,
@@ -263,6 +264,11 @@ def init(worker):
     log("init", time.monotonic_ns(), worker=worker)
 
 
+def not_forked(method):
+    use(make(multiprocessing_context=method, worker_init_fn=init))
+    join_feeders()
+
+
 def in_threads():
     """Two consumers at once, each with a loader of its own."""
     threads = [threading.Thread(target=use, args=(make(1, Samples(32, name)), name)) for name in "ab"]
@@ -298,8 +304,8 @@ WAYS = {
     "wrapped dataset": lambda: use(make(dataset=Subset(ConcatDataset([Samples(), Samples()]), range(32)))),
     "timeout": lambda: use(make(timeout=30)),
     "fork": lambda: use(make(multiprocessing_context="fork", worker_init_fn=init)),
-    "spawn": lambda: use(make(multiprocessing_context="spawn", worker_init_fn=init)),
-    "forkserver": lambda: use(make(multiprocessing_context="forkserver", worker_init_fn=init)),
+    "spawn": lambda: not_forked("spawn"),
+    "forkserver": lambda: not_forked("forkserver"),
     "in threads": in_threads,
     "pinned": lambda: pinned(2),
     "pinned inline": lambda: pinned(0),

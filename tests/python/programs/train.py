@@ -9,6 +9,7 @@ import sys
 import time
 
 import torch
+from feeders import join_feeders
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 SAMPLES = 48
@@ -113,3 +114,4 @@ def main():
 
 if __name__ == "__main__":
     main()
+    join_feeders()
