@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 # Of one CPU. A hand-over between two processes then takes milliseconds now and then, which a healthy machine never shows.
 STOLEN = 0.01
+TICK_S = 1 / os.sysconf("SC_CLK_TCK")  # what the kernel counts stolen time in, for each CPU
 PROVES_NOTHING = 0.05  # stolen: times that do not agree may be right
 STOLEN_SHARE = "stolen_share"  # property of a test's report: what was stolen while its program ran
 FOREIGN = 0.05
@@ -23,7 +24,7 @@ class Reading:
 def read():
     with open("/proc/stat") as lines:
         ticks = [int(word) for word in lines.readline().split()[1:9]]
-    user, nice, system, _idle, _iowait, irq, softirq, steal = (count / os.sysconf("SC_CLK_TCK") for count in ticks)
+    user, nice, system, _idle, _iowait, irq, softirq, steal = (count * TICK_S for count in ticks)
     return Reading(time.monotonic(), user + nice + system + irq + softirq, steal, sum(os.times()[:4]))
 
 
@@ -33,6 +34,7 @@ class Taken:
 
     stolen: float
     foreign: float
+    stolen_s: float  # CPU time
 
     @property
     def matters(self):
@@ -52,4 +54,5 @@ class Disturbance:
         began, now = self.began, read()
         wall_s = now.wall_s - began.wall_s
         foreign_s = now.busy_s - began.busy_s - (now.own_s - began.own_s)
-        return Taken((now.stolen_s - began.stolen_s) / wall_s, max(0.0, foreign_s) / wall_s)
+        stolen_s = now.stolen_s - began.stolen_s
+        return Taken(stolen_s / wall_s, max(0.0, foreign_s) / wall_s, stolen_s)

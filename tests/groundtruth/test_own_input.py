@@ -46,7 +46,7 @@ def test_input_without_a_loader(kind, data_file, inject):
     wall = own[-1]["end"] - own[first]["begin"]
     expected = sum(step[logged] for step in own[first:]) / wall
     found = {row["category"]: row["ns"] / wall for row in rank["attribution"]}
-    assert rank["wall_ns"] == pytest.approx(wall, rel=0.01)  # one step more or less would be 2 % of them
+    assert rank["wall_ns"] == pytest.approx(wall, rel=0.005)
     if kind == "tokens" and expected < 2 * TOLERANCE:
         pytest.skip("the file's pages came from memory: there was nothing to wait for")
     assert found.get(category, 0) == pytest.approx(expected, abs=TOLERANCE), found

@@ -29,6 +29,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                               100 * use->steal_share);
   finding.evidence = {{"steal time", 100 * use->steal_share, "% of the CPU time asked for"},
                       {"steal time", use->steal_cores, "cores"},
+                      {"steal time", use->steal_cores * use->wall_s, "s"},
                       {"CPU used by the job", use->job_cores, "cores"},
                       {"CPUs of the machine", use->cores, "cores"}};
   finding.fix.setting = "instance type";

@@ -332,8 +332,6 @@ def main():
     options = parser.parse_args()
 
     torch.set_num_threads(1)
-    for left_by_earlier_run in options.log.glob("*.jsonl"):
-        left_by_earlier_run.unlink()
     consumer = Consumer(options)
     for _ in range(options.epochs):
         consumer.epoch()

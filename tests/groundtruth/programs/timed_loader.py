@@ -142,8 +142,6 @@ def cpu_seconds():
 
 def train(options):
     torch.set_num_threads(1)
-    if options.log:
-        open(options.log, "w").close()  # what an earlier run left
     weight = torch.nn.Parameter(torch.zeros(options.values))
     optimizer = torch.optim.SGD([weight], lr=0.01)
     loader = make_loader(options)
