@@ -123,15 +123,28 @@ class Reader {
   void check(simdjson::error_code error) {
     if (error != simdjson::SUCCESS) fail(error);
   }
+  // handle(key, value) for each field, until it returns false.
+  template <class Handle>
+  void each_field(ondemand::object object, Handle handle) {
+    for (auto field : object) {
+      std::string_view key;
+      check(field.unescaped_key().get(key));
+      ondemand::value value;
+      check(field.value().get(value));
+      if (!handle(key, value)) return;
+    }
+  }
   void read_root_field(std::string_view key, ondemand::value value);
   void read_distributed(ondemand::object object);
   void read_devices(ondemand::array devices);
   void read_events(ondemand::array events);
   RawEvent read_event(ondemand::object object);
-  void read_arguments(ondemand::object arguments, RawEvent& raw);
+  bool read_event_field(std::string_view key, ondemand::value value, RawEvent& raw);
+  void read_argument(std::string_view key, ondemand::value value, RawEvent& raw);
   void keep(const RawEvent& raw);
   void keep_metadata(const RawEvent& raw);
   uint32_t name_id(std::string_view name);
+  bool is_object(ondemand::value value);
   std::string_view string_of(ondemand::value value);
   static std::array<uint32_t, 3> triple(ondemand::value value);
 
@@ -161,6 +174,12 @@ std::string_view Reader::string_of(ondemand::value value) {
   return text;
 }
 
+bool Reader::is_object(ondemand::value value) {
+  ondemand::json_type type;
+  check(value.type().get(type));
+  return type == ondemand::json_type::object;
+}
+
 uint32_t Reader::name_id(std::string_view name) {
   const auto [known, is_new] = ids_.try_emplace(name, static_cast<uint32_t>(trace_.names.size()));
   if (is_new) trace_.names.emplace_back(name.substr(0, kNameBytes));
@@ -180,69 +199,66 @@ std::array<uint32_t, 3> Reader::triple(ondemand::value value) {
   return numbers;
 }
 
-void Reader::read_arguments(ondemand::object arguments, RawEvent& raw) {
+void Reader::read_argument(std::string_view key, ondemand::value value, RawEvent& raw) {
   KinetoEvent& event = raw.event;
-  for (auto field : arguments) {
-    std::string_view key;
-    check(field.unescaped_key().get(key));
-    ondemand::value value;
-    check(field.value().get(value));
-    if (key == "correlation") {
-      event.correlation = in_range<uint32_t>(integer(number_text(value)), 0);
-    } else if (key == "bytes") {
-      event.bytes = in_range<uint64_t>(integer(number_text(value)), 0);
-    } else if (key == "device") {
-      raw.device = integer(number_text(value));
-    } else if (key == "context") {
-      event.context = in_range<uint32_t>(integer(number_text(value)), 0);
-    } else if (key == "stream") {
-      raw.stream = integer(number_text(value));
-    } else if (key == "grid") {
-      event.grid = triple(value);
-    } else if (key == "block") {
-      event.block = triple(value);
-    } else if (key == "name") {  // of a process or a thread
-      raw.thread_name = string_of(value);
-    }
+  if (key == "correlation") {
+    event.correlation = in_range<uint32_t>(integer(number_text(value)), 0);
+  } else if (key == "bytes") {
+    event.bytes = in_range<uint64_t>(integer(number_text(value)), 0);
+  } else if (key == "device") {
+    raw.device = integer(number_text(value));
+  } else if (key == "context") {
+    event.context = in_range<uint32_t>(integer(number_text(value)), 0);
+  } else if (key == "stream") {
+    raw.stream = integer(number_text(value));
+  } else if (key == "grid") {
+    event.grid = triple(value);
+  } else if (key == "block") {
+    event.block = triple(value);
+  } else if (key == "name") {  // of a process or a thread
+    raw.thread_name = string_of(value);
   }
 }
 
 RawEvent Reader::read_event(ondemand::object object) {
   RawEvent raw;
-  for (auto field : object) {
-    std::string_view key;
-    check(field.unescaped_key().get(key));
-    ondemand::value value;
-    check(field.value().get(value));
-    if (key == "ph") {
-      raw.phase = string_of(value);
-      if (raw.phase != "X" && raw.phase != "M") return raw;  // most of the rest are arrows between events
-    } else if (key == "cat") {
-      raw.category = string_of(value);
-      if (!is_read(raw.category)) return raw;
-    } else if (key == "name") {
-      raw.name = string_of(value);
-      if (is_operator(raw.category) && !is_mark(raw.name)) return raw;  // most of a trace
-    } else if (key == "ts") {
-      const std::string_view text = number_text(value);
-      raw.begin_ns = microseconds_as_ns(text);
-      raw.has_fraction = text.find('.') != std::string_view::npos;
-    } else if (key == "dur") {
-      raw.length_ns = microseconds_as_ns(number_text(value));
-    } else if (key == "pid") {
-      raw.process = integer(number_text(value));
-    } else if (key == "tid") {
-      raw.thread = integer(number_text(value));
-    } else if (key == "args") {
-      ondemand::json_type type;
-      check(value.type().get(type));
-      if (type != ondemand::json_type::object) continue;
-      ondemand::object arguments;
-      check(value.get_object().get(arguments));
-      read_arguments(arguments, raw);
-    }
-  }
+  each_field(object,
+             [&](std::string_view key, ondemand::value value) { return read_event_field(key, value, raw); });
   return raw;
+}
+
+// False once the rest of the event is of no use.
+bool Reader::read_event_field(std::string_view key, ondemand::value value, RawEvent& raw) {
+  if (key == "ph") {
+    raw.phase = string_of(value);
+    return raw.phase == "X" || raw.phase == "M";  // most of the rest are arrows between events
+  }
+  if (key == "cat") {
+    raw.category = string_of(value);
+    return is_read(raw.category);
+  }
+  if (key == "name") {
+    raw.name = string_of(value);
+    return !is_operator(raw.category) || is_mark(raw.name);  // most of a trace is neither
+  }
+  if (key == "ts") {
+    const std::string_view text = number_text(value);
+    raw.begin_ns = microseconds_as_ns(text);
+    raw.has_fraction = text.find('.') != std::string_view::npos;
+  } else if (key == "dur") {
+    raw.length_ns = microseconds_as_ns(number_text(value));
+  } else if (key == "pid") {
+    raw.process = integer(number_text(value));
+  } else if (key == "tid") {
+    raw.thread = integer(number_text(value));
+  } else if (ondemand::object arguments; key == "args" && is_object(value)) {
+    check(value.get_object().get(arguments));
+    each_field(arguments, [&](std::string_view argument, ondemand::value of_argument) {
+      read_argument(argument, of_argument, raw);
+      return true;
+    });
+  }
+  return true;
 }
 
 void Reader::keep_metadata(const RawEvent& raw) {
@@ -280,10 +296,8 @@ void Reader::read_events(ondemand::array events) {
   for (auto element : events) {
     ondemand::value value;
     check(element.get(value));
-    ondemand::json_type type;
-    check(value.type().get(type));
     ++trace_.events_read;
-    if (type != ondemand::json_type::object) continue;
+    if (!is_object(value)) continue;
     ondemand::object object;
     check(value.get_object().get(object));
     keep(read_event(object));
@@ -291,15 +305,12 @@ void Reader::read_events(ondemand::array events) {
 }
 
 void Reader::read_distributed(ondemand::object object) {
-  for (auto field : object) {
-    std::string_view key;
-    check(field.unescaped_key().get(key));
-    ondemand::value value;
-    check(field.value().get(value));
+  each_field(object, [this](std::string_view key, ondemand::value value) {
     if (key == "rank") trace_.rank = in_range<int>(integer(number_text(value)), -1);
     if (key == "world_size") trace_.world_size = in_range<int>(integer(number_text(value)), -1);
     if (key == "nccl_version") trace_.nccl_version = string_of(value).substr(0, kNameBytes);
-  }
+    return true;
+  });
 }
 
 void Reader::read_devices(ondemand::array devices) {
@@ -307,18 +318,15 @@ void Reader::read_devices(ondemand::array devices) {
     ondemand::object object;
     if (element.get_object().get(object) != simdjson::SUCCESS) continue;
     KinetoDevice device;
-    for (auto field : object) {
-      std::string_view key;
-      check(field.unescaped_key().get(key));
-      ondemand::value value;
-      check(field.value().get(value));
+    each_field(object, [&](std::string_view key, ondemand::value value) {
       if (key == "id") device.id = in_range<uint32_t>(integer(number_text(value)), 0);
       if (key == "name") device.name = string_of(value).substr(0, kNameBytes);
       if (key == "computeMajor") device.compute_major = in_range<int>(integer(number_text(value)), 0);
       if (key == "computeMinor") device.compute_minor = in_range<int>(integer(number_text(value)), 0);
       if (key == "numSms") device.multiprocessors = in_range<int>(integer(number_text(value)), 0);
       if (key == "totalGlobalMem") device.memory_bytes = in_range<uint64_t>(integer(number_text(value)), 0);
-    }
+      return true;
+    });
     if (trace_.devices.size() < kMostDevices) trace_.devices.push_back(std::move(device));
   }
 }
@@ -363,13 +371,10 @@ KinetoTrace Reader::read() {
   } else if (type == ondemand::json_type::object) {
     ondemand::object root;
     check(document_.get_object().get(root));
-    for (auto field : root) {
-      std::string_view key;
-      check(field.unescaped_key().get(key));
-      ondemand::value value;
-      check(field.value().get(value));
+    each_field(root, [this](std::string_view key, ondemand::value value) {
       read_root_field(key, value);
-    }
+      return true;
+    });
   }
   if (!has_events_)
     throw UserError(
