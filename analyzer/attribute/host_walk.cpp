@@ -107,6 +107,10 @@ void HostWalk::fill_wait(Tiling& tiling, Ns end, uint32_t thread, uint32_t call,
   if (depth < kMaxHandOvers) {
     const uint32_t waker = thread_wait_.feeding_waker(thread, call);
     if (waker != kNone) return walk(tiling, end, waker, refill, depth + 1);
+    if (const auto from = thread_wait_.handed_over(thread, call)) {
+      walk(tiling, std::min(end, from->time), from->thread, refill, depth + 1);
+      return fill_feeding(tiling, end, {Category::LaunchDispatch, thread, call}, refill);
+    }
   }
   const uint32_t producer = thread_wait_.producing_waker(thread, call);
   Cause cause{Category::Unknown, thread, call};

@@ -24,6 +24,19 @@ uint32_t ThreadWait::feeding_waker(uint32_t thread, uint32_t call) const {
   return kNone;
 }
 
+std::optional<ThreadWait::HandOver> ThreadWait::handed_over(uint32_t thread, uint32_t call) const {
+  constexpr Ns kLongest = 1'000'000;  // an idle CPU is there in 50 us; later, something else ended the wait
+  const HostCall& wait = view_.call(thread, call);
+  std::optional<HandOver> last;
+  for (const uint32_t other : view_.feeding_threads()) {
+    if (other == thread) continue;
+    const Ns began = view_.activity(other).at(wait.end - 1).begin;
+    if (began > std::max(wait.begin, wait.end - kLongest) && (!last || began > last->time))
+      last = {other, began};
+  }
+  return last;
+}
+
 uint32_t ThreadWait::producing_waker(uint32_t waiting, uint32_t call) const {
   const Ns woken = view_.call(waiting, call).end;
   uint32_t best = kNone;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "analyzer/attribute/process_view.h"
@@ -21,6 +22,14 @@ class ThreadWait {
   // Another thread that feeds the device and was not blocked when the wait ended (the training thread while
   // autograd's thread waits for work, or the other way round); kNone if there is none.
   uint32_t feeding_waker(uint32_t thread, uint32_t call) const;
+  // Where all of these were blocked by then: the one that went to wait itself last, less than a millisecond
+  // before and within the wait, and when. It gave its work to the waiting thread, which took until the end of
+  // the wait to get a CPU.
+  struct HandOver {
+    uint32_t thread;
+    model::Ns time;
+  };
+  std::optional<HandOver> handed_over(uint32_t thread, uint32_t call) const;
   // A thread that never feeds the device and was not blocked when the wait ended; kNone if there is none.
   uint32_t producing_waker(uint32_t thread, uint32_t call) const;
 

@@ -179,6 +179,29 @@ TEST_F(HostWalkTest, AnUnexplainedWaitBeforeAnInputCopyIsForData) {
   EXPECT_EQ(time(attribute(us(10), {us(5120)}), Category::InputUnknown), us(4000));
 }
 
+// Its batch came from next(): what follows is the lock that the loader's pin thread has.
+TEST_F(HostWalkTest, AWaitForTheLockBetweenABatchAndItsCopyIsNoneForData) {
+  process().facts["python"] = "3.11.2";
+  process().loaders.emplace_back().thread = main_;
+  kernel(main_, {us(0), us(5)}, {us(10), us(1000)});
+  call(main_, OpClass::LoaderNext, us(20), us(1100));
+  call(main_, OpClass::Wait, us(1100), us(5000), "pthread_cond_timedwait");
+  copy(main_, {us(5000), us(5015)}, {us(5015), us(5120)}, {RecordKind::CopyH2D, 1 << 20, false, 1});
+  const RankAttribution row = attribute(us(10), {us(5120)});
+  EXPECT_EQ(time(row, Category::Gil), us(3900));
+  EXPECT_EQ(time(row, Category::InputUnknown), us(100));
+}
+
+TEST_F(HostWalkTest, WithoutALoaderTheSameWaitIsForData) {
+  process().facts["python"] = "3.11.2";
+  kernel(main_, {us(0), us(5)}, {us(10), us(1000)});
+  call(main_, OpClass::Wait, us(1100), us(5000), "pthread_cond_timedwait");
+  copy(main_, {us(5000), us(5015)}, {us(5015), us(5120)}, {RecordKind::CopyH2D, 1 << 20, false, 1});
+  const RankAttribution row = attribute(us(10), {us(5120)});
+  EXPECT_EQ(time(row, Category::Gil), 0);
+  EXPECT_EQ(time(row, Category::InputUnknown), us(3900));
+}
+
 TEST_F(HostWalkTest, ASingularWaitBeforeAKernelIsUnknown) {
   kernel(main_, {us(0), us(5)}, {us(10), us(1000)});
   call(main_, OpClass::Wait, us(20), us(5000), "sem_wait");
@@ -197,6 +220,31 @@ TEST_F(HostWalkTest, AWaitForAnotherLaunchingThreadIsThatThreads) {
   const RankAttribution row = attribute(us(10), {us(9000)});
   EXPECT_EQ(time(row, Category::Checkpoint), us(2900));
   EXPECT_EQ(time(row, Category::LaunchDispatch), us(100));
+}
+
+// Both wait while autograd's thread has its work and not yet a CPU.
+TEST_F(HostWalkTest, HandingWorkToAnotherLaunchingThreadIsDispatch) {
+  const uint32_t autograd = thread("pt_autograd_0");
+  kernel(main_, {us(0), us(5)}, {us(10), us(1000)});
+  call(autograd, OpClass::Wait, us(0), us(4200), "pthread_cond_wait");
+  call(main_, OpClass::Checkpoint, us(1000), us(3900));
+  call(main_, OpClass::Wait, us(4000), us(9000), "pthread_cond_wait");
+  kernel(autograd, {us(4200), us(4210)}, {us(4210), us(9000)});
+  const RankAttribution row = attribute(us(10), {us(9000)});
+  EXPECT_EQ(time(row, Category::Checkpoint), us(2900));
+  EXPECT_EQ(time(row, Category::LaunchDispatch), us(300));
+  EXPECT_EQ(time(row, Category::Unknown), 0);
+}
+
+// Nobody went to wait just before: who ended the wait is not known.
+TEST_F(HostWalkTest, ALongWaitOfAllLaunchingThreadsIsUnknown) {
+  const uint32_t autograd = thread("pt_autograd_0");
+  kernel(main_, {us(0), us(5)}, {us(10), us(1000)});
+  call(autograd, OpClass::Wait, us(0), us(7000), "pthread_cond_wait");
+  call(main_, OpClass::Wait, us(2000), us(9000), "pthread_cond_wait");
+  kernel(autograd, {us(7000), us(7010)}, {us(7010), us(9000)});
+  const RankAttribution row = attribute(us(10), {us(9000)});
+  EXPECT_EQ(time(row, Category::Unknown), us(6000));
 }
 
 TEST_F(HostWalkTest, WhatTheHostDidInstead) {
