@@ -257,13 +257,14 @@ def line(row):
     return "  ".join(cells(row)) + "   " + taken_words(row)
 
 
-def taken_of(run):
-    return run["stolen"] + run["foreign"]
+def taken_of(row):
+    """Of the recorded and the achieved run; nothing for rows older than this measurement."""
+    return [run["stolen"] + run["foreign"] for run in (row["recorded"], row["achieved"]) if "stolen" in run]
 
 
 def taken_words(row):
-    shares = " and ".join(f"{100 * taken_of(run):.0f}" for run in (row["recorded"], row["achieved"]))
-    return f"others took {shares} % of a CPU"
+    shares = " and ".join(f"{share:.0%}" for share in taken_of(row))
+    return f"others took {shares} of a CPU" if shares else "what others took was not measured"
 
 
 def mean_error(rows):
@@ -331,7 +332,8 @@ def misses(results):
 
 def write_page(results):
     rows = list(results.values())
-    taken = [100 * taken_of(run) for row in rows for run in (row["recorded"], row["achieved"])]
+    taken = [share for row in rows for share in taken_of(row)]
+    others = f"took {min(taken):.0%} to {max(taken):.0%} of a CPU while a job ran, median {statistics.median(taken):.0%}" if taken else "were not watched"
     lines = [
         "# How well predictions come true", "",
         "Written by `make accuracy` (scripts/accuracy.py); do not edit. Each line: a job was recorded under one setting,",
@@ -339,9 +341,8 @@ def write_page(results):
         "timing its own steps. Settings are workers x prefetch_factor; times are milliseconds a step. Every configuration",
         "that was run is in the table.", "",
         *table(["", "measured", "wanted"], summary(rows)), "",
-        f"Machine: {os.cpu_count()} cores, {platform.machine()}, Linux {platform.release().split('-')[0]}. Its host and other processes took "
-        f"{min(taken):.0f} to {max(taken):.0f} % of a CPU while a job ran, median {statistics.median(taken):.0f} %. A run in which they took "
-        f"{100 * DISTURBED:.0f} % or more is made again, at most {TRIES} times in all; the last one counts.",
+        f"Machine: {os.cpu_count()} cores, {platform.machine()}, Linux {platform.release().split('-')[0]}. Its host and other processes {others}.",
+        f"A run in which they took {DISTURBED:.0%} or more is made again, at most {TRIES} times in all; the last one counts.",
         "Not covered: pinned memory (needs a device), storage whose bandwidth is the limit (the replay lets each worker read",
         "as fast as the recorded one did). Predictions on machines with a GPU: [gpu-results](gpu-results/README.md).",
     ]  # fmt: skip
