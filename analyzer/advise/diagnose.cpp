@@ -260,6 +260,17 @@ void state_replay(const RuleInput& input, Diagnosis& diagnosis) {
   if (used.steps > 0 && !diagnosis.replay) diagnosis.replay = used;
 }
 
+// steps.mean_ms is the script's clock; predictions start from the step with its work.
+void state_work_ahead(const RuleInput& input, Diagnosis& diagnosis) {
+  constexpr double kWorthSaying = 0.02;
+  const double script_ms = input.rank.mean_step_ms();
+  if (!input.streams || input.now_ms <= script_ms * (1 + kWorthSaying)) return;
+  diagnosis.limits.push_back(
+      fmt::format("The script ended its steps before the device had done their work: {:.1f} ms a step by the "
+                  "script (shares are of that), {:.1f} ms with the work left, which predictions start from.",
+                  script_ms, input.now_ms));
+}
+
 }  // namespace
 
 std::optional<predict::Prediction> what_if(const model::Run& run, const attribute::RankAttribution& rank,
@@ -279,6 +290,7 @@ Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttri
     std::vector<Finding> findings = rank_findings(input);
     if (diagnosis.no_gain.empty()) diagnosis.no_gain = without_gain(input, findings);
     state_replay(input, diagnosis);
+    state_work_ahead(input, diagnosis);
     merge(diagnosis.findings, std::move(findings));
   }
   if (ranks.size() > 1) std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(), ranks_before);

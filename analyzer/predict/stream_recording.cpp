@@ -126,6 +126,9 @@ class Recorder {
     for (const model::LoaderPass& pass : process.passes)
       for (const model::Batch& batch : pass.batches)
         if (batch.next.end > batch.next.begin) taken_[batch.next.end] = {&pass, &batch};
+    if (process.training_thread == model::kNone) return;
+    for (const HostCall& call : process.threads[process.training_thread].calls)
+      if (call.op_class == OpClass::OptimizerStep) optimizer_steps_.push_back({call.begin, call.end});
   }
 
   StreamRecording record() {
@@ -230,6 +233,7 @@ class Recorder {
     recorded.duration_ns = double(op.end - op.begin);
     recorded.stream = op.stream;
     recorded.device_op = index;
+    recorded.is_of_optimizer = is_in_optimizer(call.begin);
     Ns own_end = stream_ends_.last.count(op.stream) ? stream_ends_.last[op.stream].end : 0;
     double latency = double(op.begin - call.begin);
     recorded.latency_ns = std::clamp(latency, 0.0, kLongestLatencyNs);
@@ -245,6 +249,11 @@ class Recorder {
     device_end_ = std::max(device_end_, op.end);
     matched_ns_ += recorded.duration_ns;
     recording_.ops.push_back(recorded);
+  }
+
+  bool is_in_optimizer(Ns time) const {
+    const auto after = std::ranges::upper_bound(optimizer_steps_, time, {}, &model::Interval::begin);
+    return after != optimizer_steps_.begin() && time < (after - 1)->end;
   }
 
   void set_role(HostEvent& event, const CallRef& ref) {
@@ -355,7 +364,8 @@ class Recorder {
   std::unordered_map<uint64_t, uint32_t> events_;         // by handle: the operation that it stands behind
   std::unordered_map<uint16_t, uint32_t> pending_waits_;  // by stream: what its next operation waits for
   std::unordered_map<Ns, std::pair<const model::LoaderPass*, const model::Batch*>>
-      taken_;         // by when next() ended
+      taken_;  // by when next() ended
+  std::vector<model::Interval> optimizer_steps_;
   size_t begun_ = 0;  // recorded operations that the device had begun when it was last looked at
   Ns device_end_ = 0;
   Ns supplied_ = 0;  // the last input wait was over

@@ -215,6 +215,7 @@ void scale_batch(StreamRecording& recording, double factor, const model::Run& ru
                  const model::Device& device) {
   for (StreamOp& op : recording.ops) {
     const model::DeviceOp& original = device.operations[op.device_op];
+    if (op.is_of_optimizer) continue;
     if (original.kernel == model::kNone) {
       if (original.bytes > 0) op.duration_ns *= factor;
       continue;

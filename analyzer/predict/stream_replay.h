@@ -51,6 +51,7 @@ struct StreamOp {
   uint32_t stream = 0;                // index into Process::streams
   uint32_t waits_for = model::kNone;  // op of another stream: by an event, else seen to be waited for
   uint32_t device_op = model::kNone;  // index into Device::operations
+  bool is_of_optimizer = false;       // launched in an optimizer's step: as much work for any batch
 };
 
 struct StreamRecording {
@@ -88,6 +89,7 @@ void move_to_own_stream(StreamRecording& recording, const EventFilter& which);
 // `recurring_share` of the steps or more: 0 keeps all of it.
 void capture_launches(StreamRecording& recording, double longest_gap_ns, double recurring_share,
                       double kernel_gap_ns);
+// Kernels take whole waves of thread blocks longer, copies and batches in proportion, the optimizer as long.
 void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
                  const model::Device& device);
 void drop_calls(StreamRecording& recording, const EventFilter& which);

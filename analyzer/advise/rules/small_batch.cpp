@@ -23,25 +23,31 @@ constexpr int kMostDoublings = 4;
 constexpr Threshold kThresholds[] = {
     {"share of the step with a kernel running", kLeastBusy, "of the step",
      "below it the device waits for something else first"},
-    {"multiprocessors that the running kernels can fill, weighted by time", kMostFill, "of all",
-     "half a device: doubling the batch costs such a kernel nothing"},
+    {"multiprocessors that the running kernels can fill, weighted by time, none for the optimizer's",
+     kMostFill, "of all", "half a device: doubling the batch costs such a kernel nothing"},
     {"samples a second gained by doubling", kWorthDoubling, "times",
      "the last doubling that pays for its memory"},
     {"doublings", kMostDoublings, "times", "further from what was recorded nothing is certain"},
 };
 
-// How much of the device the kernels' grids can occupy, weighted by their time.
-double fill(const RuleInput& input) {
-  double filled = 0, all = 0;
+// Of the kernels' time.
+struct Use {
+  double filled = 1;     // of the device, by the grids of kernels whose work grows with the batch
+  double optimizer = 0;  // by the optimizer's kernels
+};
+
+Use use_of_kernels(const RuleInput& input) {
+  double filled_ns = 0, optimizer_ns = 0, all_ns = 0;
   for (const predict::StreamOp& op : input.streams->ops) {
     const model::DeviceOp& recorded = input.device->operations[op.device_op];
     if (recorded.kernel >= input.run.kernels.size()) continue;
+    all_ns += op.duration_ns;
     const model::Kernel& kernel = input.run.kernels[recorded.kernel];
-    double blocks = double(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
-    filled += op.duration_ns * std::min(1.0, blocks / std::max(1, input.device->multiprocessors));
-    all += op.duration_ns;
+    const double blocks = double(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
+    const double share = std::min(1.0, blocks / std::max(1, input.device->multiprocessors));
+    (op.is_of_optimizer ? optimizer_ns : filled_ns) += op.duration_ns * (op.is_of_optimizer ? 1 : share);
   }
-  return all > 0 ? filled / all : 1;
+  return all_ns > 0 ? Use{filled_ns / all_ns, optimizer_ns / all_ns} : Use{};
 }
 
 // Batches of today's size a millisecond.
@@ -67,8 +73,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double samples = input.rank.series.samples_per_step;
   if (!input.streams || !input.device || input.device->multiprocessors <= 0) return std::nullopt;
   if (input.rank.share(Category::Compute) < kLeastBusy) return std::nullopt;
-  double filled = fill(input);
-  if (filled > kMostFill) return std::nullopt;
+  const Use use = use_of_kernels(input);
+  if (use.filled > kMostFill) return std::nullopt;
 
   double factor = 1, rate = batches_per_ms(assumed_streams(input), 1), first_rate = rate;
   std::optional<predict::StreamRecording> best;
@@ -83,9 +89,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   }
   if (!best) return std::nullopt;
 
-  Finding finding = make_finding(kSmallBatch, input, input.rank.share(Category::Compute) * (1 - filled));
-  finding.title = "The device is busy but barely filled: the batch is small for it";
-  finding.evidence = {{"device filled by the running kernels", 100 * filled, "%"},
+  Finding finding = make_finding(kSmallBatch, input, input.rank.share(Category::Compute) * (1 - use.filled));
+  finding.title =
+      use.optimizer > kMostFill
+          ? "The device is busy with the optimizer, whose work is the same for any batch: the batch is small"
+          : "The device is busy but barely filled: the batch is small for it";
+  finding.evidence = {{"device filled by kernels whose work grows with the batch", 100 * use.filled, "%"},
+                      {"the optimizer's kernels", 100 * use.optimizer, "% of the kernels' time"},
                       {"multiprocessors", double(input.device->multiprocessors), ""}};
   if (samples > 0) finding.evidence.push_back({"samples a step", samples, ""});
   name_fix(finding, input, factor);
@@ -105,12 +115,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kSmallBatch{
     "small-batch",
     "The device is busy but barely filled: kernels with too few thread blocks, fixed costs in every step.",
-    "Kernels run for most of the step, and their grids occupy less than half of the multiprocessors. A "
-    "device that "
-    "is idle between short kernels is `launch-bound`.",
+    "Kernels run for most of the step; their grids occupy less than half of the multiprocessors, or they are "
+    "the "
+    "optimizer's, which does the same work for any batch. A device that is idle between short kernels is "
+    "`launch-bound`.",
     "`batch_size=N`, doubled as long as the replay gains 10 % samples a second each time. It changes "
     "optimisation: "
-    "retune the learning rate. Gradient accumulation does not fill a device.",
+    "retune the learning rate. Gradient accumulation does not fill a device; it saves optimizer steps.",
     kThresholds,
     evaluate};
 

@@ -192,6 +192,20 @@ TEST(SmallBatch, IsSilentOnAFullDevice) {
     EXPECT_EQ(finding.severity, Severity::kInfo) << finding.id;
 }
 
+TEST(SmallBatch, CountsTheOptimizerAsTheSameForAnyBatch) {
+  const Action kernel{.device_us = 200, .blocks = 5000},
+      optimizer{.op_class = OpClass::OptimizerStep, .cost_us = 0};
+  test::Job job = test::make_device_job({kernel, optimizer, kernel, kernel, kernel}, kSteps);
+  job.rank().series.samples_per_step = 32;
+  auto step = job.rank().steps.begin();
+  for (model::HostCall& call : job.process().threads[0].calls)
+    if (call.op_class == OpClass::OptimizerStep) call.end = (step++)->step.end;
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "small-batch");
+  ASSERT_TRUE(finding && finding->prediction);
+  EXPECT_NEAR(finding->prediction->speedup.expected, 16 * 4.0 / (3 + 16), 0.1);  // one of four kernels grows
+}
+
 TEST(GpuUnused, SaysWhy) {
   test::Job job = test::make_loader_job({.workers = 4, .batches = 1000});
   EXPECT_EQ(find(diagnose(job.run, job.ranks), "gpu-unused"), nullptr);  // no GPU: a limit, no complaint
