@@ -38,6 +38,12 @@ CASES = [
         "mixed-precision", TRAIN, has=[*ONE_WIDE_LAYER, "--precision", "highest"], neighbour=HEALTHY, applied=ONE_WIDE_LAYER,
         fix={"setting": "torch.set_float32_matmul_precision", "value": "high"}, gain="ceiling",
     ),
+    # 268 M parameters, which the optimizer goes through for 128 rows as for 32768. The loader's batches are the dataset's, so
+    # that how many rows they have is the dataset's to change.
+    Case(
+        "small-batch", TRAIN, has=["--batch", 128, "--width", 8192], neighbour=HEALTHY,
+        fix={"setting": "batch_size", "value": "x16"}, location="return DataLoader(", gain="ceiling",
+    ),
     # 2 MB a batch over a link that takes 4 ms for them.
     Case(
         "pin-memory", TRAIN, has=["--no-pin"], neighbour=HEALTHY, env={"DEVICE": SLOW_LINK},
