@@ -113,8 +113,14 @@ std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
 
 predict::StreamRecording assumed_streams(const RuleInput& input) {
   predict::StreamRecording recording = *input.streams;
+  // As many batches at once as there are workers; of other changes, what is left of the waits.
+  const int before = input.loader ? input.loader->setting.workers : 0;
+  const int after = input.assumed_loader ? input.assumed_loader->workers : before;
+  const double making =
+      after != before && before > 0 && after > 0 ? double(before) / after : input.input_factor;
+  for (predict::SuppliedBatch& batch : recording.batches) batch.made_in_ns *= making;
   for (predict::HostEvent& event : recording.events)
-    if (event.is_input) {
+    if (event.is_input && event.batch == model::kNone) {
       const double saved_ns = event.cost_ns * (1 - input.input_factor);
       event.cost_ns -= saved_ns;
       event.supply_ns = std::max(0.0, event.supply_ns - saved_ns);

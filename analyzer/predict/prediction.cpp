@@ -8,7 +8,6 @@ namespace gpuwatch::predict {
 namespace {
 
 constexpr double kPredictError = 0.03;
-constexpr double kWidenError = 0.10;
 constexpr size_t kEnoughSteps = 20;
 
 // What is left when the replay itself is exact: a second run of the same job is not the same run. Over 14
@@ -24,7 +23,7 @@ Trust ReplayCheck::trust() const {
   if (steps < kEnoughSteps || measured_ms <= 0) return Trust::kCeilingOnly;
   double off = std::abs(error());
   if (off <= kPredictError) return Trust::kPredict;
-  return off <= kWidenError ? Trust::kWiden : Trust::kCeilingOnly;
+  return off <= kMostReplayError ? Trust::kWiden : Trust::kCeilingOnly;
 }
 
 std::optional<Prediction> step_prediction(const ReplayCheck& check, Range replayed_ms, double now_ms,

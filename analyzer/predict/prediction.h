@@ -24,6 +24,7 @@ struct Prediction {
 
 // How well a replay reproduces the unchanged run; decides whether a prediction may be given at all (design
 // section 7): up to 3 % a prediction, up to 10 % a wider interval, above or under 20 steps only a ceiling.
+inline constexpr double kMostReplayError = 0.10;
 enum class Trust { kPredict, kWiden, kCeilingOnly };
 
 struct ReplayCheck {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Turns a rank's recorded calls and device operations into the sequence that the replay runs.
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 #include <utility>
 
@@ -175,35 +176,44 @@ class Recorder {
       for (uint32_t index : own->second) add_operation(index, call);
       event.op_count = uint32_t(own->second.size());
     }
-    if (event.is_input) note_supply(event, call);
+    if (event.is_input && !note_batch(event, call)) note_supply(event, call);
     follow_events(ref);
     set_role(event, ref);
     recording_.events.push_back(event);
+  }
+
+  // A worker's batch whose making was seen whole; false for others.
+  bool note_batch(HostEvent& event, const HostCall& call) {
+    const auto taken = taken_.find(call.end);
+    if (taken == taken_.end()) return false;
+    const auto [pass, batch] = taken->second;
+    const model::Loader& loader = process_.loaders.at(pass->loader);
+    const bool is_known = batch->fetch.begin > 0 && (loader.pin_memory != 1 || batch->pinned.end > 0);
+    if (loader.num_workers < 1 || batch->worker == model::kNone || !is_known) return false;
+    const Ns ready = std::max(batch->fetch.end, batch->pinned.end);
+    const auto [worker, is_first] = workers_.try_emplace({pass, batch->worker}, recording_.workers);
+    if (is_first) ++recording_.workers;
+    SuppliedBatch supplied;
+    supplied.worker = worker->second;
+    supplied.made_in_ns = double(batch->fetch.length());
+    supplied.handed_in_ns = double(ready - batch->fetch.end);
+    if (is_first) supplied.lead_ns = double(call.begin - ready);
+    const auto next = std::ranges::upper_bound(nexts_, batch->sent);
+    if (next != nexts_.begin()) supplied.sent_with = uint32_t(next - nexts_.begin() - 1);
+    event.batch = uint32_t(recording_.batches.size());
+    event.cost_ns = double(call.end - std::clamp(ready, call.begin, call.end));
+    recording_.batches.push_back(supplied);
+    nexts_.push_back(call.begin);
+    supplied_ = call.end;
+    return true;
   }
 
   // Data that was there already says nothing about how fast it is made.
   void note_supply(HostEvent& event, const HostCall& call) {
     constexpr double kReadyShare = 0.05;  // taking a batch that is ready costs PyTorch about 1 ms of a step
     const double since_last = double(call.end - supplied_);
-    const double made_in = made_in_ns(call);
-    if (made_in > 0)
-      event.supply_ns = made_in;
-    else if (supplied_ > 0 && event.cost_ns > kReadyShare * since_last)
-      event.supply_ns = since_last;
+    if (supplied_ > 0 && event.cost_ns > kReadyShare * since_last) event.supply_ns = since_last;
     supplied_ = call.end;
-  }
-
-  // Of a batch that was ready before it was asked for: how long the loader's workers take for one. 0 for
-  // others.
-  double made_in_ns(const HostCall& call) const {
-    const auto taken = taken_.find(call.end);
-    if (taken == taken_.end()) return 0;
-    const auto [pass, batch] = taken->second;
-    const model::Loader& loader = process_.loaders.at(pass->loader);
-    const Ns ready = std::max(batch->fetch.end, batch->pinned.end);
-    const bool is_known = batch->fetch.begin > 0 && (loader.pin_memory != 1 || batch->pinned.end > 0);
-    if (loader.num_workers < 1 || !is_known || ready > call.begin) return 0;
-    return std::max(1.0, double(batch->fetch.end - batch->fetch.begin) / loader.num_workers);
   }
 
   const trace::CallDetail* detail(const CallRef& ref) const {
@@ -364,7 +374,9 @@ class Recorder {
   std::unordered_map<uint64_t, uint32_t> events_;         // by handle: the operation that it stands behind
   std::unordered_map<uint16_t, uint32_t> pending_waits_;  // by stream: what its next operation waits for
   std::unordered_map<Ns, std::pair<const model::LoaderPass*, const model::Batch*>>
-      taken_;  // by when next() ended
+      taken_;                                                                  // by when next() ended
+  std::map<std::pair<const model::LoaderPass*, uint32_t>, uint32_t> workers_;  // of a pass
+  std::vector<Ns> nexts_;  // by batch: when its next() was called
   std::vector<model::Interval> optimizer_steps_;
   size_t begun_ = 0;  // recorded operations that the device had begun when it was last looked at
   Ns device_end_ = 0;

@@ -14,7 +14,11 @@ constexpr double kBlockedNs = 1e3;  // least cost of a call that the what-if lea
 class Timeline {
  public:
   explicit Timeline(const StreamRecording& recording)
-      : recording_(recording), starts_(recording.ops.size()), ends_(recording.ops.size()) {
+      : recording_(recording),
+        starts_(recording.ops.size()),
+        ends_(recording.ops.size()),
+        taken_(recording.batches.size()),
+        free_(recording.workers) {
     uint32_t streams = 0;
     for (const StreamOp& op : recording.ops) streams = std::max(streams, op.stream + 1);
     stream_end_.assign(streams, 0);
@@ -27,7 +31,9 @@ class Timeline {
     switch (event.role) {
       case HostRole::kWork:
       case HostRole::kEnqueue:
+        if (event.batch != model::kNone) host_ = std::max(host_, ready(recording_.batches[event.batch]));
         host_ += event.cost_ns;
+        if (event.batch != model::kNone) taken_[event.batch] = host_;
         if (event.is_input) host_ = supplied_ = std::max(host_, supplied_ + event.supply_ns);
         break;
       case HostRole::kBlockOnOwn:
@@ -58,6 +64,14 @@ class Timeline {
     ++enqueued_;
   }
 
+  // When the batch is there that is asked for now.
+  double ready(const SuppliedBatch& batch) {
+    double& free = free_[batch.worker];
+    if (batch.sent_with != model::kNone) free = std::max(free, taken_[batch.sent_with]);
+    free = batch.lead_ns ? host_ - *batch.lead_ns - batch.handed_in_ns : free + batch.made_in_ns;
+    return free + batch.handed_in_ns;
+  }
+
   double wait_target(const HostEvent& event) const {
     if (event.waits_op != model::kNone) return ends_[event.waits_op];
     if (event.stream == kAllStreams) return device_end_;
@@ -67,7 +81,9 @@ class Timeline {
   const StreamRecording& recording_;
   std::vector<double> starts_, ends_, stream_end_;
   double host_ = 0, device_end_ = 0, busy_ = 0;
-  double supplied_ = 0;  // when the last batch was there
+  double supplied_ = 0;        // when the last batch was there
+  std::vector<double> taken_;  // by batch: when its next() returned
+  std::vector<double> free_;   // by worker: when it had made its last batch
   size_t enqueued_ = 0;
 };
 
@@ -211,8 +227,14 @@ void capture_launches(StreamRecording& recording, double longest_gap_ns, double 
   }
 }
 
+double resident_blocks(const model::Kernel& kernel) {
+  constexpr double kThreads = 2048;  // of a multiprocessor
+  const double threads = std::max(1.0, double(kernel.block[0]) * kernel.block[1] * kernel.block[2]);
+  return std::max(1.0, std::floor(kThreads / threads));
+}
+
 void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
-                 const model::Device& device) {
+                 const model::Device& device, const BlocksAtOnce& blocks_at_once) {
   for (StreamOp& op : recording.ops) {
     const model::DeviceOp& original = device.operations[op.device_op];
     if (op.is_of_optimizer) continue;
@@ -221,16 +243,18 @@ void scale_batch(StreamRecording& recording, double factor, const model::Run& ru
       continue;
     }
     const model::Kernel& kernel = run.kernels.at(original.kernel);
-    double blocks = double(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
-    double threads = std::max(1.0, double(kernel.block[0]) * kernel.block[1] * kernel.block[2]);
-    // Resident blocks by threads alone (2048 a multiprocessor); registers and shared memory allow fewer.
-    double slots = std::max(1, device.multiprocessors) * std::max(1.0, std::floor(2048 / threads));
+    const double blocks = double(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
+    const double slots = std::max(1, device.multiprocessors) * blocks_at_once(kernel);
     op.duration_ns *= waves(blocks * factor, slots) / waves(blocks, slots);
   }
   for (HostEvent& event : recording.events) {
     if (!event.is_input) continue;
     event.cost_ns *= factor;
     event.supply_ns *= factor;
+  }
+  for (SuppliedBatch& batch : recording.batches) {
+    batch.made_in_ns *= factor;
+    batch.handed_in_ns *= factor;
   }
 }
 

@@ -41,8 +41,19 @@ struct HostEvent {
   uint32_t thread = model::kNone, call = model::kNone;  // of the process
   bool is_input = false;                                // a wait for data: shortened by other what-ifs only
   // Of an input wait that was waited for: since the one before was over. Whoever made the batch was that
-  // slow, and is no faster because the host comes earlier.
+  // slow, and is no faster because the host comes earlier. 0 where `batch` tells more.
   double supply_ns = 0;
+  uint32_t batch = model::kNone;  // index into StreamRecording::batches; cost_ns is then without the wait
+};
+
+// A batch that a loader's worker made: it is there when that worker has made it, which makes one at a time.
+struct SuppliedBatch {
+  uint32_t worker = 0;                // index into the recording's workers
+  double made_in_ns = 0;              // __getitem__ and collate
+  double handed_in_ns = 0;            // from then until the consumer can have it (pinned)
+  uint32_t sent_with = model::kNone;  // the batch whose next() sent this one's index; kNone: sent before
+  // The first of its worker is there so long before it is asked for, as recorded (negative: after).
+  std::optional<double> lead_ns;
 };
 
 struct StreamOp {
@@ -57,7 +68,9 @@ struct StreamOp {
 struct StreamRecording {
   std::vector<HostEvent> events;
   std::vector<StreamOp> ops;  // in the order of their launches
-  double tail_ns = 0;         // host work after the last event
+  std::vector<SuppliedBatch> batches;
+  uint32_t workers = 0;  // of all passes over all loaders
+  double tail_ns = 0;    // host work after the last event
   double measured_step_ms = 0;
   size_t steps = 0;
   double matched_share = 1;  // device time whose launch is known; the rest is not replayed
@@ -90,8 +103,12 @@ void move_to_own_stream(StreamRecording& recording, const EventFilter& which);
 void capture_launches(StreamRecording& recording, double longest_gap_ns, double recurring_share,
                       double kernel_gap_ns);
 // Kernels take whole waves of thread blocks longer, copies and batches in proportion, the optimizer as long.
+// blocks_at_once: of a kernel that a multiprocessor runs beside each other without slowing them down.
+using BlocksAtOnce = std::function<double(const model::Kernel&)>;
 void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
-                 const model::Device& device);
+                 const model::Device& device, const BlocksAtOnce& blocks_at_once);
+// As far as threads limit them; registers and shared memory allow fewer.
+double resident_blocks(const model::Kernel& kernel);
 void drop_calls(StreamRecording& recording, const EventFilter& which);
 void drop_with_operations(StreamRecording& recording, const EventFilter& which);  // what they enqueued, too
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from torch_case import PROGRAMS, ROOT, device_environment
+from torch_zoo import TorchZoo
 
 
 @pytest.fixture(scope="session")
@@ -29,3 +30,15 @@ def on_device(torch_cuda, sim_lib):
         return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=600)
 
     return run
+
+
+@pytest.fixture(scope="module")
+def remembered_jobs():
+    return {}
+
+
+@pytest.fixture
+def zoo(inject, tmp_path, remembered_jobs, build, libgpuwatch, workloads, sim_lib, torch_cuda):
+    made = TorchZoo(inject, tmp_path, remembered_jobs, build, libgpuwatch, workloads, sim_lib)
+    made.python = torch_cuda
+    return made

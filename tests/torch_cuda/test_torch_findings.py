@@ -1,36 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The right finding on the CUDA build of PyTorch: rows of the zoo (tests/zoo/zoo_case.py) on the simulated device.
+"""The right finding on the CUDA build of PyTorch: rows of the zoo (torch_zoo.py) on the simulated device.
 
 Kernels take tens of milliseconds a step, so that a busy machine is not what limits; batches are small, and where copies
 matter the link is slow.
 """
 
-import sys
-from pathlib import Path
-
 import pytest
-from torch_case import PROGRAMS, device_environment
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "zoo"))
-import zoo_case  # noqa: E402
-from zoo_case import Case, check_healthy  # noqa: E402
+from torch_zoo import Case, check_healthy
 
 TRAIN = "train.py"
 SLOW_LINK = "slow_link"
 HEALTHY = []
 ONE_WIDE_LAYER = ["--width", 16384, "--depth", 0]
-
-
-class TorchZoo(zoo_case.Zoo):
-    programs = PROGRAMS
-    python = None
-
-    def start_of(self, program, env):
-        """`DEVICE` of the environment: a description in cuda/sim/devices, or one of this folder's."""
-        device = env.pop("DEVICE", "a100")
-        env.update(device_environment(self.sim_lib, device))
-        return [self.python, self.programs / program]
-
 
 CASES = [
     # Products by 16 columns: they wait for memory as soon as they are faster, and less is gained than the ceiling.
@@ -38,10 +19,10 @@ CASES = [
         "mixed-precision", TRAIN, has=[*ONE_WIDE_LAYER, "--precision", "highest"], neighbour=HEALTHY, applied=ONE_WIDE_LAYER,
         fix={"setting": "torch.set_float32_matmul_precision", "value": "high"}, gain="ceiling",
     ),
-    # 268 M parameters, which the optimizer goes through for 128 rows as for 32768. The loader's batches are the dataset's, so
+    # 1.1 G parameters, which the optimizer goes through for 128 rows as for 32768. The loader's batches are the dataset's, so
     # that how many rows they have is the dataset's to change.
     Case(
-        "small-batch", TRAIN, has=["--batch", 128, "--width", 8192], neighbour=HEALTHY,
+        "small-batch", TRAIN, has=["--batch", 128, "--width", 16384], neighbour=HEALTHY,
         fix={"setting": "batch_size", "value": "x16"}, location="return DataLoader(", gain="ceiling",
     ),
     # 2 MB a batch over a link that takes 4 ms for them.
@@ -84,18 +65,6 @@ CASES = [
         fix={"setting": "torch.cuda.empty_cache", "value": "removed"}, location="torch.cuda.empty_cache()", gain="either",
     ),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def remembered_jobs():
-    return {}
-
-
-@pytest.fixture
-def zoo(inject, tmp_path, remembered_jobs, build, libgpuwatch, workloads, sim_lib, torch_cuda):
-    made = TorchZoo(inject, tmp_path, remembered_jobs, build, libgpuwatch, workloads, sim_lib)
-    made.python = torch_cuda
-    return made
 
 
 @pytest.mark.parametrize("case", CASES, ids=Case.name_of)

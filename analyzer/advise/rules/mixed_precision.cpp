@@ -73,12 +73,12 @@ std::optional<double> ceiling(const RuleInput& input, const Products& products, 
     if (arithmetic_of(input, op) == MatrixArithmetic::kFp32) op.duration_ns *= left;
   // The host, copies or other kernels may be what is left of the step: then faster products gain little.
   if (now_ms < predict::replay(changed).step_ms * kLeastSpeedup) return std::nullopt;
-  // No order of the work makes a step shorter by more than all that is saved; the replay knows better, where
-  // it is trusted.
+  // No order of the work makes a step shorter by more than all that is saved. The replay knows better where
+  // it is trusted; a ceiling holds where it is off by as much as it then may be.
   const double saved = products.share(input) * (1 - left);
   const double all_saved = 1 / (1 - std::min(saved, kMostShare));
   const auto replayed = stream_prediction(input, changed);
-  return replayed ? std::min(all_saved, replayed->speedup.high) : all_saved;
+  return replayed ? std::min(all_saved, replayed->speedup.high * (1 + predict::kMostReplayError)) : all_saved;
 }
 
 // Fills in the fix in TF32, which changes products alone; false where the device has no faster TF32.

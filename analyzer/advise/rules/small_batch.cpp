@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/matrix_kernels.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -50,10 +51,29 @@ Use use_of_kernels(const RuleInput& input) {
   return all_ns > 0 ? Use{filled_ns / all_ns, optimizer_ns / all_ns} : Use{};
 }
 
+// A tile of a product keeps the arithmetic units of its multiprocessor busy, a second one beside it adds
+// little: between one and two tiles' worth of work are done at a time.
+predict::StreamRecording with_batch(const RuleInput& input, double factor, double tiles_at_once) {
+  predict::StreamRecording changed = assumed_streams(input);
+  predict::scale_batch(changed, factor, input.run, *input.device, [&](const model::Kernel& kernel) {
+    return matrix_arithmetic(kernel.name) == MatrixArithmetic::kOther ? predict::resident_blocks(kernel)
+                                                                      : tiles_at_once;
+  });
+  return changed;
+}
+
 // Batches of today's size a millisecond.
 double batches_per_ms(const predict::StreamRecording& recording, double factor) {
   double ms = predict::replay(recording).step_ms;
   return ms > 0 ? factor / ms : 0;
+}
+
+std::optional<predict::Prediction> prediction_with_batch(const RuleInput& input, double factor) {
+  auto step = stream_prediction(input, with_batch(input, factor, 1));
+  const auto at_best = stream_prediction(input, with_batch(input, factor, 2));
+  if (!step || !at_best) return std::nullopt;
+  step->value.low = std::min(step->value.low, at_best->value.low);
+  return step;
 }
 
 // With a loader the batch is a number to set; without one only its factor is known.
@@ -76,18 +96,15 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const Use use = use_of_kernels(input);
   if (use.filled > kMostFill) return std::nullopt;
 
-  double factor = 1, rate = batches_per_ms(assumed_streams(input), 1), first_rate = rate;
-  std::optional<predict::StreamRecording> best;
+  const double first_rate = batches_per_ms(assumed_streams(input), 1);
+  double factor = 1, rate = first_rate;
   for (int i = 0; i < kMostDoublings; ++i) {
-    predict::StreamRecording changed = assumed_streams(input);
-    predict::scale_batch(changed, factor * 2, input.run, *input.device);
-    double doubled = batches_per_ms(changed, factor * 2);
+    const double doubled = batches_per_ms(with_batch(input, factor * 2, 1), factor * 2);
     if (doubled < rate * kWorthDoubling) break;
     rate = doubled;
     factor *= 2;
-    best = std::move(changed);
   }
-  if (!best) return std::nullopt;
+  if (factor == 1) return std::nullopt;
 
   Finding finding = make_finding(kSmallBatch, input, input.rank.share(Category::Compute) * (1 - use.filled));
   finding.title =
@@ -99,13 +116,15 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"multiprocessors", double(input.device->multiprocessors), ""}};
   if (samples > 0) finding.evidence.push_back({"samples a step", samples, ""});
   name_fix(finding, input, factor);
-  auto step = samples > 0 ? stream_prediction(input, *best) : std::nullopt;
+  auto step = samples > 0 ? prediction_with_batch(input, factor) : std::nullopt;
   if (step) {
     finding.prediction = predict::as_samples_per_s(*step, samples, samples * factor);
     finding.prediction->assumptions.push_back("the larger batch fits into the device's memory");
-    finding.prediction->assumptions.push_back("kernel time grows by whole waves of thread blocks");
+    finding.prediction->assumptions.push_back(
+        "kernel time grows by whole waves of thread blocks; of products one "
+        "or two blocks a multiprocessor at a time");
   } else {
-    finding.ceiling_speedup = rate / first_rate;
+    finding.ceiling_speedup = batches_per_ms(with_batch(input, factor, 2), factor) / first_rate;
   }
   return finding;
 }

@@ -5,12 +5,12 @@ Its last line is {"step_ms": mean by its own clock between two synchronised step
 """
 
 import argparse
-import json
 import tempfile
 import time
 from pathlib import Path
 
 import torch
+from step_clock import Clock
 from torch import nn
 from torch.nn import functional
 from torch.utils.data import DataLoader, Dataset
@@ -84,22 +84,6 @@ def make_model(args):
     for _ in range(args.depth):
         layers += [nn.Linear(args.width, args.width), nn.ReLU()]
     return nn.Sequential(*layers, nn.Linear(args.width, CLASSES))
-
-
-class Clock:
-    """Reads wall time, and how long this thread could have run and had no CPU (the kernel's own account)."""
-
-    def __init__(self):
-        self.marks = []
-
-    def mark(self, step):
-        with open("/proc/thread-self/schedstat") as account:
-            self.marks.append((step, time.perf_counter(), int(account.read().split()[1]) / 1e9))
-
-    def print(self):
-        (first, began, delayed), (last, ended, delayed_at_end) = self.marks[0], self.marks[-1]
-        seconds = ended - began
-        print(json.dumps({"step_ms": seconds / (last - first) * 1e3, "run_delay_share": (delayed_at_end - delayed) / seconds}))
 
 
 def main():

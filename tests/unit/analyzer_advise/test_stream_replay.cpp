@@ -105,7 +105,7 @@ TEST(StreamReplay, ScalesKernelsByWholeWaves) {
   test::Job job =
       test::make_device_job({{.device_us = 100, .blocks = 10}, {.device_us = 100, .blocks = 200}}, kSteps);
   StreamRecording recording = *record_streams(job.run, job.rank());
-  scale_batch(recording, 2, job.run, job.process().devices[0]);
+  scale_batch(recording, 2, job.run, job.process().devices[0], resident_blocks);
   EXPECT_DOUBLE_EQ(recording.ops[0].duration_ns, 100e3);  // 20 blocks still fit beside each other
   EXPECT_DOUBLE_EQ(recording.ops[1].duration_ns, 200e3);  // 400 blocks on 200 places: two waves
 }
@@ -137,6 +137,70 @@ TEST(StreamReplay, DoesNotTakeAFullQueueForTheHostsOwnTime) {
   EXPECT_NEAR(replay(*recording).step_ms, 1, 0.02);
   for (StreamOp& op : recording->ops) op.duration_ns /= 4;
   EXPECT_NEAR(replay(*recording).step_ms, 0.25, 0.02);
+}
+
+// Two workers that began together, so that batches come in pairs: a long wait, then none. Each batch is used
+// up by one kernel and a synchronisation.
+class FedByTwoWorkers {
+ public:
+  explicit FedByTwoWorkers(double device_ms) : job(test::make_device_job({{.device_us = 1}, {}}, kSteps)) {
+    model::Process& process = job.process();
+    process.threads[0].calls.clear();
+    process.devices[0].operations.resize(kSteps);
+    process.loaders.resize(1);
+    process.loaders[0].num_workers = kWorkers;
+    model::LoaderPass& pass = process.passes.emplace_back();
+    pass.workers.resize(kWorkers);
+    double free_ms[kWorkers] = {};
+    for (size_t i = 0; i < kSteps; ++i) {
+      const double begun = now_ms_, sent = i < kAhead ? 0 : taken_ms_[i - kAhead];
+      const double fetch = std::max(free_ms[i % kWorkers], sent),
+                   made = free_ms[i % kWorkers] = fetch + kFetchMs;
+      const double taken = taken_ms_.emplace_back(std::max(now_ms_, made) + kTakeMs);
+      now_ms_ = taken + device_ms;
+      model::Batch& batch = pass.batches.emplace_back();
+      batch.index = uint32_t(i);
+      batch.worker = i % kWorkers;
+      batch.sent = at(sent);
+      batch.fetch = {at(fetch), at(made)};
+      batch.next = {at(begun), at(taken)};
+      call(begun, taken, OpClass::LoaderNext);
+      call(taken, taken + kLaunchMs, OpClass::Launch);
+      call(taken + kLaunchMs, now_ms_, OpClass::Sync);
+      model::DeviceOp& op = process.devices[0].operations[i];
+      op.begin = at(taken + kLaunchMs);
+      op.end = at(now_ms_);
+      op.launch_call = uint32_t(process.threads[0].calls.size() - 2);
+      steps_.push_back({at(begun), at(now_ms_)});
+    }
+    test::set_steps(job, steps_);
+  }
+
+  double step_ms() const { return now_ms_ / kSteps; }
+  test::Job job;
+
+ private:
+  static constexpr size_t kSteps = 60, kWorkers = 2, kAhead = 4;
+  static constexpr double kFetchMs = 92, kTakeMs = 0.1, kLaunchMs = 0.005;
+  static model::Ns at(double ms) { return 1'000'000'000 + model::Ns(ms * 1e6); }
+  void call(double begin, double end, OpClass op_class) {
+    job.process().threads[0].calls.push_back({at(begin), at(end), 0, 0, model::kNone, 0, op_class, 0});
+  }
+  double now_ms_ = 0;
+  std::vector<double> taken_ms_;
+  std::vector<model::Interval> steps_;
+};
+
+TEST(StreamReplay, KnowsThatEachWorkerMakesOneBatchAtATime) {
+  FedByTwoWorkers job(41);
+  auto recording = record_streams(job.job.run, job.job.rank());
+  ASSERT_TRUE(recording);
+  EXPECT_NEAR(replay(*recording).step_ms, job.step_ms(), 0.01 * job.step_ms());
+  const double factor = 0.25;
+  for (StreamOp& op : recording->ops) op.duration_ns *= factor;
+  const double faster_ms = FedByTwoWorkers(41 * factor).step_ms();  // no faster than two workers are
+  EXPECT_NEAR(replay(*recording).step_ms, faster_ms, 0.02 * faster_ms);
+  EXPECT_GT(faster_ms, 45);
 }
 
 TEST(StreamReplay, MeasuresStepsOfAHostThatRunsAheadWithTheirWork) {
