@@ -102,6 +102,7 @@ def main():
             schedule.step()
             digest.update(batch.numpy().tobytes())
             time.sleep(args.compute_ms / 1e3)
+            del batch  # else the next one's assignment frees it within the time of its wait: a shared mapping each
         del batches
     for parameter in model.parameters():
         digest.update(parameter.detach().numpy().tobytes())
