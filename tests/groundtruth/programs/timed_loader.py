@@ -159,6 +159,7 @@ def train(options):
             WORK[options.think](options.think_ms / 1e3)
             weight.grad = batch.mean(0)
             optimizer.step()
+            del batch  # else the next one's assignment frees it within the time of its wait
             done.append(time.monotonic())
     result = {"asked": asked, "got": got, "done": done, "cpu_s": cpu_seconds()}
     result["waits"] = [b - a for a, b in zip(asked, got)]
