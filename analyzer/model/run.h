@@ -139,6 +139,7 @@ struct Kernel {
   uint32_t grid[3] = {0, 0, 0};
   uint32_t block[3] = {0, 0, 0};
   bool is_communication = false;  // a NCCL kernel
+  double blocks() const { return double(grid[0]) * grid[1] * grid[2]; }
 };
 
 // One operation on the device. Sorted by begin within Device::operations.

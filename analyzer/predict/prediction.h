@@ -24,7 +24,6 @@ struct Prediction {
 
 // How well a replay reproduces the unchanged run; decides whether a prediction may be given at all (design
 // section 7): up to 3 % a prediction, up to 10 % a wider interval, above or under 20 steps only a ceiling.
-inline constexpr double kMostReplayError = 0.10;
 enum class Trust { kPredict, kWiden, kCeilingOnly };
 
 struct ReplayCheck {
@@ -34,6 +33,8 @@ struct ReplayCheck {
   double error() const { return measured_ms > 0 ? (replayed_ms - measured_ms) / measured_ms : 0; }
   Trust trust() const;
 };
+
+inline constexpr double kMostReplayError = 0.10;  // of a replay that predictions rest on
 
 // Turns a replayed step time and its bootstrap spread into a prediction, widened by what the replay of the
 // unchanged run was off by. Empty where `check` allows only a ceiling, or the interval would be wider than

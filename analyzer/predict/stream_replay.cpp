@@ -31,10 +31,10 @@ class Timeline {
     switch (event.role) {
       case HostRole::kWork:
       case HostRole::kEnqueue:
-        if (event.batch != model::kNone) host_ = std::max(host_, ready(recording_.batches[event.batch]));
-        host_ += event.cost_ns;
-        if (event.batch != model::kNone) taken_[event.batch] = host_;
-        if (event.is_input) host_ = supplied_ = std::max(host_, supplied_ + event.supply_ns);
+        if (event.is_input)
+          take(event);
+        else
+          host_ += event.cost_ns;
         break;
       case HostRole::kBlockOnOwn:
         host_ = std::max(host_, ends_[event.first_op + event.op_count - 1]) + event.cost_ns;
@@ -64,7 +64,14 @@ class Timeline {
     ++enqueued_;
   }
 
-  // When the batch is there that is asked for now.
+  void take(const HostEvent& event) {
+    const bool is_known = event.batch != model::kNone;
+    if (is_known) host_ = std::max(host_, ready(recording_.batches[event.batch]));
+    host_ = supplied_ = std::max(host_ + event.cost_ns, supplied_ + event.supply_ns);
+    if (is_known) taken_[event.batch] = host_;
+  }
+
+  // When a batch that next() asks for at this point is there.
   double ready(const SuppliedBatch& batch) {
     double& free = free_[batch.worker];
     if (batch.sent_with != model::kNone) free = std::max(free, taken_[batch.sent_with]);
@@ -235,6 +242,11 @@ double resident_blocks(const model::Kernel& kernel) {
 
 void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
                  const model::Device& device, const BlocksAtOnce& blocks_at_once) {
+  std::vector<double> growth;  // by kernel: there are few, and many operations of each
+  for (const model::Kernel& kernel : run.kernels) {
+    const double slots = std::max(1, device.multiprocessors) * blocks_at_once(kernel);
+    growth.push_back(waves(kernel.blocks() * factor, slots) / waves(kernel.blocks(), slots));
+  }
   for (StreamOp& op : recording.ops) {
     const model::DeviceOp& original = device.operations[op.device_op];
     if (op.is_of_optimizer) continue;
@@ -242,10 +254,7 @@ void scale_batch(StreamRecording& recording, double factor, const model::Run& ru
       if (original.bytes > 0) op.duration_ns *= factor;
       continue;
     }
-    const model::Kernel& kernel = run.kernels.at(original.kernel);
-    const double blocks = double(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
-    const double slots = std::max(1, device.multiprocessors) * blocks_at_once(kernel);
-    op.duration_ns *= waves(blocks * factor, slots) / waves(blocks, slots);
+    op.duration_ns *= growth.at(original.kernel);
   }
   for (HostEvent& event : recording.events) {
     if (!event.is_input) continue;

@@ -44,8 +44,7 @@ Use use_of_kernels(const RuleInput& input) {
     if (recorded.kernel >= input.run.kernels.size()) continue;
     all_ns += op.duration_ns;
     const model::Kernel& kernel = input.run.kernels[recorded.kernel];
-    const double blocks = double(kernel.grid[0]) * kernel.grid[1] * kernel.grid[2];
-    const double share = std::min(1.0, blocks / std::max(1, input.device->multiprocessors));
+    const double share = std::min(1.0, kernel.blocks() / std::max(1, input.device->multiprocessors));
     (op.is_of_optimizer ? optimizer_ns : filled_ns) += op.duration_ns * (op.is_of_optimizer ? 1 : share);
   }
   return all_ns > 0 ? Use{filled_ns / all_ns, optimizer_ns / all_ns} : Use{};
@@ -89,6 +88,18 @@ void name_fix(Finding& finding, const RuleInput& input, double factor) {
   if (loader) finding.fix.location = loader->location;
 }
 
+// By which factor the batch is worth growing.
+double best_factor(const RuleInput& input) {
+  double factor = 1, rate = batches_per_ms(assumed_streams(input), 1);
+  for (int i = 0; i < kMostDoublings; ++i) {
+    const double doubled = batches_per_ms(with_batch(input, factor * 2, 1), factor * 2);
+    if (doubled < rate * kWorthDoubling) break;
+    rate = doubled;
+    factor *= 2;
+  }
+  return factor;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   const double samples = input.rank.series.samples_per_step;
   if (!input.streams || !input.device || input.device->multiprocessors <= 0) return std::nullopt;
@@ -96,14 +107,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const Use use = use_of_kernels(input);
   if (use.filled > kMostFill) return std::nullopt;
 
-  const double first_rate = batches_per_ms(assumed_streams(input), 1);
-  double factor = 1, rate = first_rate;
-  for (int i = 0; i < kMostDoublings; ++i) {
-    const double doubled = batches_per_ms(with_batch(input, factor * 2, 1), factor * 2);
-    if (doubled < rate * kWorthDoubling) break;
-    rate = doubled;
-    factor *= 2;
-  }
+  const double factor = best_factor(input);
   if (factor == 1) return std::nullopt;
 
   Finding finding = make_finding(kSmallBatch, input, input.rank.share(Category::Compute) * (1 - use.filled));
@@ -121,10 +125,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     finding.prediction = predict::as_samples_per_s(*step, samples, samples * factor);
     finding.prediction->assumptions.push_back("the larger batch fits into the device's memory");
     finding.prediction->assumptions.push_back(
-        "kernel time grows by whole waves of thread blocks; of products one "
-        "or two blocks a multiprocessor at a time");
+        "kernel time grows by whole waves of thread blocks; of products one or two run on a multiprocessor");
   } else {
-    finding.ceiling_speedup = batches_per_ms(with_batch(input, factor, 2), factor) / first_rate;
+    finding.ceiling_speedup =
+        batches_per_ms(with_batch(input, factor, 2), factor) / batches_per_ms(assumed_streams(input), 1);
   }
   return finding;
 }
@@ -134,13 +138,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kSmallBatch{
     "small-batch",
     "The device is busy but barely filled: kernels with too few thread blocks, fixed costs in every step.",
-    "Kernels run for most of the step; their grids occupy less than half of the multiprocessors, or they are "
-    "the "
-    "optimizer's, which does the same work for any batch. A device that is idle between short kernels is "
-    "`launch-bound`.",
+    "Kernels run for most of the step; their grids occupy less than half of the multiprocessors, or they "
+    "are the optimizer's, which does the same work for any batch. A device that is idle between short "
+    "kernels is `launch-bound`.",
     "`batch_size=N`, doubled as long as the replay gains 10 % samples a second each time. It changes "
-    "optimisation: "
-    "retune the learning rate. Gradient accumulation does not fill a device; it saves optimizer steps.",
+    "optimisation: retune the learning rate. Gradient accumulation does not fill a device; it saves "
+    "optimizer steps.",
     kThresholds,
     evaluate};
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A training under torch.profiler that waits for data, copies from both kinds of memory, and reads its loss.
+"""A training under torch.profiler that waits for data, computes, copies from both kinds of memory, and reads its loss.
 
 python profiled_training.py TRACE.json STEPS     GWSIM_PHASES: where to write when the script waited for a batch
 
@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 BATCH = 256
 SLOW_S = 0.02  # to make a batch: the one worker cannot keep up
+WORK_S = 0.004  # of each step the script computes: how long PyTorch's own host work takes is the machine's affair
 
 
 class Slow(Dataset):
@@ -36,6 +37,12 @@ class Slow(Dataset):
 
 def now_ns():
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
+
+
+def work():
+    end = now_ns() + WORK_S * 1e9
+    while now_ns() < end:
+        pass
 
 
 def realtime_offset_ns():
@@ -76,6 +83,7 @@ def main():
             asked = now_ns()
             x, y = next(batches)
             phases.append({"phase": "data_wait", "tid": thread, "step": number, "begin": asked, "end": now_ns()})
+            work()
             loss = step(x, y)
             if number % 3 == 0:
                 loss.item()
