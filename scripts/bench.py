@@ -217,94 +217,82 @@ against a software device here, so this shows the recorder and the CUPTI session
 # --- a job that waits for its loader -----------------------------------------------------------------------------
 
 LOADER_STEP_GOAL = 0.4  # percent of a step
+LOADER_ENVIRONMENT = {"OMP_NUM_THREADS": 1}  # the threads of a pool spin, for a number of instructions that varies
 
 
-def loader_job(batches, service_ms, think_ms):
+def loader_job(batches):
     """A training loop around a DataLoader. Batches cost a known time, asleep: the CPU time is the loader's own."""
     script = ROOT / "tests/groundtruth/programs/timed_loader.py"
-    options = {"--workers": 2, "--prefetch": 2, "--batches": batches, "--service-ms": service_ms, "--think-ms": think_ms}
+    options = {"--workers": 2, "--prefetch": 2, "--batches": batches, "--service-ms": 16, "--think-ms": 4}
     return [sys.executable, script, *(word for option in options.items() for word in option)]
 
 
-class Counted:
-    """What a command used with all its processes: instructions in user mode (None where nothing counts them), CPU time of
-    user and kernel, and wall time."""
-
-    def __init__(self, command, environment, scratch):
-        counts = scratch / "perf"
-        count = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", counts, "--"] if shutil.which("perf") else []
-        before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-        words = [str(word) for word in [*count, "env", *(f"{k}={v}" for k, v in environment.items()), *command]]
-        done = subprocess.run(words, env=clean_environment(), capture_output=True, text=True)
-        self.seconds = time.perf_counter() - began
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        if done.returncode:
-            sys.exit(f"bench: {' '.join(words)} ended with {done.returncode}:\n{done.stderr}")
-        self.cpu_seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        lines = counts.read_text().splitlines() if count else []
-        found = [line.split(",")[0] for line in lines if "instructions" in line]
-        self.instructions = int(found[0]) if found and found[0].isdigit() else None
+def run_loader(tool, batches, environment):
+    setting = ["env", *(f"{name}={value}" for name, value in environment.items())]  # `tool` itself is not injected
+    words = [str(word) for word in [*tool, *setting, *loader_job(batches)]]
+    done = subprocess.run(words, env=clean_environment(**LOADER_ENVIRONMENT), capture_output=True, text=True)
+    if done.returncode:
+        sys.exit(f"bench: {' '.join(words)} ended with {done.returncode}:\n{done.stderr}")
 
 
 @dataclass
-class Batch:
-    """What a batch costs."""
+class Run:
+    """What a run used with all its processes. Instructions are those of user mode: None where nothing counts them."""
 
-    instructions: float | None
-    cpu_us: float
     wall_us: float
-
-
-def cost_of_a_batch(settings, scratch, few, many, **costs):
-    """A long run less a short one, so that start-up cancels."""
-    short, long = (Counted(loader_job(batches, **costs), settings, scratch) for batches in (few, many))
-    batches = many - few
-    instructions = None if None in (short.instructions, long.instructions) else (long.instructions - short.instructions) / batches
-    cpu_us = (long.cpu_seconds - short.cpu_seconds) * 1e6 / batches
-    return Batch(instructions, cpu_us, (long.seconds - short.seconds) * 1e6 / batches)
+    instructions: int | None
+    user_us: float
 
 
 @dataclass
-class LoaderPairs:
-    """The same job without and with the library, alternating."""
+class Runs:
+    """A long run and a short one: their difference is what the batches cost, without the start."""
 
-    alone: list
-    seen: list
-    directory: Path  # traces of the first pair
+    short: Run
+    long: Run
+    batches: int  # more in the long one
 
-    def added(self, what):
-        return [getattr(b, what) - getattr(a, what) for a, b in zip(self.alone, self.seen)]
-
-    def mean_alone(self, what):
-        return statistics.mean(getattr(batch, what) for batch in self.alone)
-
-    def instructions(self):
-        if any(batch.instructions is None for batch in self.alone + self.seen):
-            return "not counted on this machine"
-        return f"{interval(self.added('instructions'))} of {self.mean_alone('instructions'):.0f}"
+    def of_a_batch(self, what):
+        return (getattr(self.long, what) - getattr(self.short, what)) / self.batches
 
 
-def loader_pairs(scratch, pairs, few, many, **costs):
-    alone, seen = [], []
-    name = "-".join(map(str, costs.values()))
-    for n in range(pairs):
-        settings = {"LD_PRELOAD": LIBRARY, "GPUWATCH_OUT": scratch / f"{name}.{n}"}
-        alone.append(cost_of_a_batch({}, scratch, few, many, **costs))
-        seen.append(cost_of_a_batch(settings, scratch, few, many, **costs))
-        if n:
-            shutil.rmtree(settings["GPUWATCH_OUT"])
-    return LoaderPairs(alone, seen, scratch / f"{name}.0")
+def counted(batches, environment, scratch):
+    counts = scratch / "perf"
+    tool = ["perf", "stat", "-x,", "-e", "instructions:u", "-o", counts, "--"] if shutil.which("perf") else []
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    run_loader(tool, batches, environment)
+    seconds = time.perf_counter() - began
+    user_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before.ru_utime
+    lines = counts.read_text().splitlines() if tool else []
+    found = [line.split(",")[0] for line in lines if "instructions" in line]
+    return Run(seconds * 1e6, int(found[0]) if found and found[0].isdigit() else None, user_s * 1e6)
 
 
-def calls_of_a_batch(directory, batches):
-    """{kind of call: times a batch}, of a recorded run; read independently of the analyzer."""
-    sys.path.insert(0, str(ROOT / "tests/python"))
-    import raw_trace
+def prices():
+    """{system call that the library makes while batches pass: us}"""
+    command = [BUILD / "bin/bench/system_calls", "--benchmark_format=json"]
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
+    return {row["name"]: row["cpu_time"] / 1e3 for row in json.loads(done.stdout)["benchmarks"]}
 
-    times = {}
-    for call in raw_trace.read_run(directory).all_calls:
-        times[call.op_class] = times.get(call.op_class, 0) + 1
-    return {kind: count / batches for kind, count in times.items() if count >= batches / 4}
+
+def system_calls(batches, environment, scratch, kinds):
+    """{kind: number} of a run with all its processes."""
+    counts = scratch / "strace"
+    run_loader(["strace", "-f", "-c", "--seccomp-bpf", "-e", "trace=" + ",".join(kinds), "-o", counts], batches, environment)
+    rows = [line.split() for line in counts.read_text().splitlines()]
+    found = {row[-1]: int(row[3]) for row in rows if row and row[-1] in kinds}
+    return {kind: found.get(kind, 0) for kind in kinds}
+
+
+def added_system_calls(recording, few, many, scratch, kinds):
+    """{kind: number a batch}: with the library less without."""
+
+    def of_a_batch(environment):
+        short, long = (system_calls(batches, environment, scratch, kinds) for batches in (few, many))
+        return {kind: (long[kind] - short[kind]) / (many - few) for kind in kinds}
+
+    alone, seen = of_a_batch({}), of_a_batch(recording)
+    return {kind: max(0.0, seen[kind] - alone[kind]) for kind in kinds}
 
 
 def interval(values, digits=0):
@@ -314,36 +302,50 @@ def interval(values, digits=0):
     return f"{statistics.mean(values):.{digits}f} ± {half:.{digits}f}"
 
 
-def bench_loader(scratch, pairs=9):
-    few, many = 50, 600
-    asleep = loader_pairs(scratch, pairs, few, many, service_ms=16, think_ms=4)
-    # Batches that cost nothing: no sleep whose length varies hides what is added.
-    empty = loader_pairs(scratch, pairs, 500, 5000, service_ms=0, think_ms=0)
-    calls = calls_of_a_batch(asleep.directory, few + many)  # both runs of a pair wrote into one directory
-    more_calls = sum(calls.values()) - sum(calls_of_a_batch(empty.directory, 5500).values())
-    listed = ", ".join(f"{times:.1f} {kind}" for kind, times in sorted(calls.items(), key=lambda item: -item[1]))
-    step_us = asleep.mean_alone("wall_us")
-    call_ns = hook_cost("recording", injected(GPUWATCH_OUT=scratch / "hooks", GPUWATCH_TRACE="cuda,io"))["copy"].median
-    computed = [(us + more_calls * call_ns / 1e3) / step_us * 100 for us in empty.added("cpu_us")]
-    wall = [(b.wall_us / a.wall_us - 1) * 100 for a, b in zip(asleep.alone, asleep.seen)]
-    rows = [
-        ["empty batches: instructions added a batch, user mode", empty.instructions(), ""],
-        ["empty batches: CPU time added a batch, user and kernel", f"{interval(empty.added('cpu_us'), 1)} us of {empty.mean_alone('cpu_us'):.0f}", ""],
-        [f"that and {more_calls:.0f} recorded calls more, of {call_ns:.0f} ns each, of a step of {step_us / 1e3:.1f} ms", f"{interval(computed, 2)} %", f"{LOADER_STEP_GOAL} %"],
-        ["batches of 16 ms: instructions added a batch", asleep.instructions(), ""],
-        ["batches of 16 ms: CPU time added a batch", f"{interval(asleep.added('cpu_us'))} us of {asleep.mean_alone('cpu_us'):.0f}", ""],
-        ["batches of 16 ms: wall time added to a step", f"{interval(wall, 2)} %", ""],
-    ]
+def bench_loader(scratch, pairs=9, few=50, many=600):
+    recording = {"LD_PRELOAD": LIBRARY, "GPUWATCH_OUT": scratch / "loader"}
+    alone, seen = [], []
+    for _ in range(pairs):
+        for runs, environment in ((alone, {}), (seen, recording)):
+            runs.append(Runs(*(counted(batches, environment, scratch) for batches in (few, many)), many - few))
+            shutil.rmtree(scratch / "loader", ignore_errors=True)
+    step_us = statistics.mean(runs.of_a_batch("wall_us") for runs in alone)
+    wall = [(b.of_a_batch("wall_us") / a.of_a_batch("wall_us") - 1) * 100 for a, b in zip(alone, seen)]
     return f"""## A job that waits for its loader
 
-PyTorch's DataLoader with 2 workers and a training loop; all processes together, a long run less a short one so that start-up cancels,
-{pairs} pairs with and without the library, alternating; means with their 95 % confidence intervals. Once with batches that cost nothing,
-which shows what a batch costs us; once with batches of 4 samples that sleep for 4 ms each and steps that sleep for 4 ms, a step of
-{step_us / 1e3:.1f} ms. Two of three processes are workers, whose cost is hidden where another bound is nearer: CPU time over
-the step is the most that a step can get longer. Recorded a batch of the second kind: {listed}.
+PyTorch's DataLoader with 2 workers, batches of 4 samples that sleep for 4 ms each, and a training step that sleeps for 4 ms: a step of
+{step_us / 1e3:.1f} ms. All processes together, a run of {many} batches less one of {few} so that start-up cancels; with and without the
+library, alternating, {pairs} pairs; means with their 95 % confidence intervals. Two of three processes are workers, whose cost is hidden
+where another bound is nearer: the cost over the step is the most that a step can get longer.
 
-{table(["", "measured", "goal"], rows)}
+{table(["", "measured", "goal"], [
+    *computed_cost(alone, seen, step_us, added_calls(recording, few, many, scratch)),
+    ["wall time added to a step, timed", f"{interval(wall, 2)} %", ""],
+])}
 """
+
+
+def added_calls(recording, few, many, scratch):
+    """{kind: (number a batch, us of one)}, or None where they cannot be counted."""
+    if not shutil.which("strace"):
+        return None
+    price = prices()
+    return {kind: (times, price[kind]) for kind, times in added_system_calls(recording, few, many, scratch, price).items()}
+
+
+def computed_cost(alone, seen, step_us, calls):
+    if calls is None or any(run.instructions is None for runs in alone + seen for run in (runs.short, runs.long)):
+        return [["cost, computed", "not counted: needs strace, perf and a machine that counts instructions", f"{LOADER_STEP_GOAL} %"]]
+    added = [b.of_a_batch("instructions") - a.of_a_batch("instructions") for a, b in zip(alone, seen)]
+    of_one = statistics.mean(runs.long.user_us / runs.long.instructions for runs in alone)  # as fast as the job's own
+    of_calls = sum(times * us for times, us in calls.values())
+    listed = ", ".join(f"{times:.1f} {kind} of {us:.2f}" for kind, (times, us) in calls.items() if times >= 0.05)
+    share = [(instructions * of_one + of_calls) / step_us * 100 for instructions in added]
+    return [
+        [f"instructions added a batch, user mode; the job's own take {of_one * 1e6:.2f} us a million", interval(added), ""],
+        ["system calls added a batch, with the us of one; openat is reading a file of procfs", listed, ""],
+        [f"both times what they cost, {statistics.mean(added) * of_one:.1f} and {of_calls:.1f} us, of a step", f"{interval(share, 2)} %", f"{LOADER_STEP_GOAL} %"],
+    ]
 
 
 # --- the analyzer ------------------------------------------------------------------------------------------------

@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every check and test, prints one line for each, and a closing `N passed, N failed`.
 
-Three kinds, one after the other, because tests of waiting times must not compete for the processor:
+Three kinds, one after the other, because most tests compare times and must not compete for the processor:
   checks   make check's scripts, on the sources and on the built library
   ctest    compiled tests, each ctest case counts as one
-  pytest   tests/**/test_*.py, each pytest case counts as one
+  pytest   tests/**/test_*.py, each pytest case counts as one; files marked beside_others first, one on each processor
 A case of pytest that fails while others took CPU time from the machine (its host's steal, processes that are not the
 tests') is run again at the end, twice at most, and each is printed. One that compares times counts as skipped if it failed
 in another way each time and the host took a twentieth of a CPU in the last. Exit status 1 if anything failed or nothing ran.
@@ -26,6 +26,7 @@ from disturbance import PROVES_NOTHING, STOLEN_SHARE, Disturbance  # noqa: E402
 
 KINDS = ("checks", "ctest", "pytest")
 TRIES = 3
+LANES = (["-m", "beside_others", "-n", "auto", "--dist", "loadfile"], ["-m", "not beside_others"])
 
 # "  3/17 Test  #3: trace.reads_back ......   Passed    0.01 sec"
 CTEST_LINE = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (?P<name>.+?) \.*\s*(?P<outcome>\S.*?)\s+(?P<seconds>[\d.]+) sec")
@@ -161,16 +162,20 @@ def run_pytest(build, results):
 
     os.environ["GPUWATCH_BUILD"] = str(build)
     options = ["--rootdir", str(ROOT), "-p", "no:terminal", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-    cases, headlines = [str(ROOT / "tests")], defaultdict(list)
-    for tries_left in reversed(range(TRIES)):
+    headlines = defaultdict(list)
+
+    def disturbed(cases, is_last_try=False):
         failures_before = results.counts["failed"]
-        plugin = LinePlugin(results, headlines, is_last_try=tries_left == 0)
+        plugin = LinePlugin(results, headlines, is_last_try)
         status = pytest.main([*cases, *options], plugins=[plugin])
         if status not in (0, 1) and results.counts["failed"] == failures_before:
             results.add("pytest", "pytest itself", "failed", 0.0, f"pytest.main ended with {status!r}")
-        cases = [str(ROOT / case) for case in plugin.disturbed]
-        if not cases:
-            return
+        return [str(ROOT / case) for case in plugin.disturbed]
+
+    cases = [case for lane in LANES for case in disturbed([str(ROOT / "tests"), *lane])]
+    for tries_left in reversed(range(TRIES - 1)):
+        if cases:
+            cases = disturbed(cases, is_last_try=tries_left == 0)
 
 
 def main():

@@ -4,7 +4,7 @@
 # Prepares a machine to build, test and demonstrate gpuwatch: Debian 12 or 13, Ubuntu 22.04 or 24.04, as root or
 # with sudo. Says what it will fetch, and how large that is, before it does. Running it again does only what is
 # missing. System packages go to the system; everything else stays inside build/:
-#   build/venv   Python with PyTorch, NumPy, Pillow, pytest, nvtx (a PyTorch that python3 already imports is used)
+#   build/venv   Python with PyTorch, NumPy, Pillow, pytest with xdist, nvtx (a PyTorch that python3 already imports is used)
 #   build/cuda   link to the CUDA 13 toolkit, or to the vendor's Python packages in build/nvidia*
 #   build/nccl   link to the folder whose include/ holds nccl.h
 #
@@ -18,7 +18,7 @@ readonly system_packages=(
   libgtest-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev zlib1g-dev python3-venv python3-dev libpython3-dev)
 
 # One version of the formatter for everybody: two versions never agree on every line.
-readonly python_packages=(numpy pillow pytest nvtx==0.2.17 clang-format==14.0.6)
+readonly python_packages=(numpy pillow pytest pytest-xdist nvtx==0.2.17 clang-format==14.0.6)
 readonly torch_version=2.13.0
 
 # CUDA 13.0, the first release with the library names that the simulated device stands in for.

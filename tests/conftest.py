@@ -23,6 +23,10 @@ from disturbance import STOLEN_SHARE, TICK_S, Disturbance, Taken
 ROOT = Path(__file__).resolve().parents[1]
 
 
+def pytest_configure(config):
+    config.addinivalue_line("markers", "beside_others: a file that compares no times; run_tests runs several such at once")
+
+
 def existing(path):
     if not path.exists():
         pytest.fail(f"{path} does not exist: run `make build`", pytrace=False)

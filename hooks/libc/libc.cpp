@@ -2,6 +2,7 @@
 // The interposers of libc.def. They are defined under our own names and exported under libc's by an asm
 // label: the headers' declarations carry nonnull, nothrow and fortify attributes that hold for callers, not
 // for us.
+#include <linux/magic.h>
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
@@ -44,7 +45,7 @@ uint32_t object(pthread_t thread) noexcept {
 }
 
 // Tells a pipe or socket (waiting for a process) from a local or a network file. 0.3 us, paid only by calls
-// that blocked for more than a hundred times that; so is the mount.
+// that blocked for more than a hundred times that.
 uint32_t filesystem_of(int64_t fd) noexcept {
   struct statfs where;
   const long result = base::raw_syscall(SYS_fstatfs, fd, base::address(&where));
@@ -76,8 +77,11 @@ void leave_wait(const record::Scope& scope, const Call& call, int64_t result) no
   const int64_t fd = is_open ? result : static_cast<int32_t>(call.subject);
   const uint64_t bytes = is_open || result < 0 ? 0 : static_cast<uint64_t>(result);
   const auto caller = reinterpret_cast<uint64_t>(call.caller);
+  const uint32_t filesystem = filesystem_of(fd);
+  const bool is_file = filesystem != PIPEFS_MAGIC && filesystem != SOCKFS_MAGIC;
+  const uint32_t mount = is_file ? context::mount_of(static_cast<int>(fd)) : 0;
   record::leave(scope, flags, static_cast<uint32_t>(fd), 0,
-                trace::IoDetail(bytes, caller, context::mount_of(static_cast<int>(fd)), filesystem_of(fd)));
+                trace::IoDetail(bytes, caller, mount, filesystem));
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 #include <sys/resource.h>
 
 #include "hooks/libc/io_counts.h"
-#include "hooks/python/thread_cost.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/syscall.h"
+#include "libinject/context/run_delay.h"
 #include "libinject/runtime/fork_epoch.h"
 
 namespace gpuwatch::hooks::python {
@@ -31,7 +31,7 @@ Counters take(uint64_t wall_ns) noexcept {
   Counters now;
   now.wall_ns = wall_ns;
   now.cpu_ns = base::thread_cpu_ns();
-  now.run_delay_ns = thread_run_delay_ns();
+  now.run_delay_ns = context::thread_run_delay_ns();
   rusage usage;
   if (base::raw_syscall(SYS_getrusage, RUSAGE_THREAD, base::address(&usage)) == 0) {
     now.major_faults = static_cast<uint32_t>(usage.ru_majflt);

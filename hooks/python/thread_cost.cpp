@@ -8,6 +8,8 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/syscall.h"
+#include "libinject/context/proc_text.h"
+#include "libinject/context/run_delay.h"
 #include "libinject/runtime/fork_epoch.h"
 
 namespace gpuwatch::hooks::python {
@@ -28,39 +30,23 @@ void forget_parent() noexcept {
   t_fetches = 0;
 }
 
-uint64_t parse(const char*& at) noexcept {
-  while (*at == ' ' || *at == '\t') ++at;
-  uint64_t number = 0;
-  while (*at >= '0' && *at <= '9') number = number * 10 + static_cast<uint64_t>(*at++ - '0');
-  return number;
-}
-
 uint32_t thread_count() noexcept {
   char status[2048];
   if (base::read_file("/proc/self/status", status, sizeof status) <= 0) return 0;
   const char* at = std::strstr(status, "\nThreads:");
   if (!at) return 0;
   at += std::strlen("\nThreads:");
-  return static_cast<uint32_t>(parse(at));
+  return static_cast<uint32_t>(context::take_number(at));
 }
 
 }  // namespace
-
-// "cpu_ns run_delay_ns timeslices"; 0 where the kernel does not keep it.
-uint64_t thread_run_delay_ns() noexcept {
-  char line[96];
-  if (base::read_file("/proc/thread-self/schedstat", line, sizeof line) <= 0) return 0;
-  const char* at = line;
-  parse(at);
-  return parse(at);
-}
 
 ThreadCost::ThreadCost() noexcept {
   forget_parent();
   reads_slow_counters_ = t_last_was_long;
   wall_ns_ = base::monotonic_ns();
   if (reads_slow_counters_) {
-    run_delay_ns_ = thread_run_delay_ns();
+    run_delay_ns_ = context::thread_run_delay_ns();
     faults_and_blocks_ = faults_and_blocks();
   }
   input_ = libc::io_totals();
@@ -89,7 +75,8 @@ ThreadCost::Spent ThreadCost::since() const noexcept {
   const trace::IoCounts io = input_since(now.blocks_read - faults_and_blocks_.blocks_read);
   const uint32_t threads = t_fetches++ % kThreadCountEvery == 0 ? thread_count() : 0;
   const uint32_t major_faults = now.major_faults - faults_and_blocks_.major_faults;
-  return {trace::CpuDetail(cpu_ns, thread_run_delay_ns() - run_delay_ns_, major_faults, threads), io};
+  return {trace::CpuDetail(cpu_ns, context::thread_run_delay_ns() - run_delay_ns_, major_faults, threads),
+          io};
 }
 
 }  // namespace gpuwatch::hooks::python

@@ -7,7 +7,7 @@
 // microseconds must not pay those: they are read only on threads whose last fetch took more than 1 ms, and
 // left 0 otherwise.
 //
-// Thread safety: any. Signal safety: yes.
+// Thread safety: any. Signal safety: no (the run delay's file).
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,6 @@
 #include "libinject/trace/trace_generated.h"
 
 namespace gpuwatch::hooks::python {
-
-// Of the calling thread since it began; 0 where the kernel does not keep it. Some 3 us.
-uint64_t thread_run_delay_ns() noexcept;
 
 class ThreadCost {
  public:

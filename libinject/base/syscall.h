@@ -50,6 +50,9 @@ inline ssize_t sys_read(int fd, void* to, size_t bytes) noexcept {
 inline ssize_t sys_write(int fd, const void* from, size_t bytes) noexcept {
   return raw_syscall(SYS_write, fd, address(from), static_cast<long>(bytes));
 }
+inline ssize_t sys_pread(int fd, void* to, size_t bytes, off_t offset) noexcept {
+  return raw_syscall(SYS_pread64, fd, address(to), static_cast<long>(bytes), offset);
+}
 inline ssize_t sys_pwrite(int fd, const void* from, size_t bytes, off_t offset) noexcept {
   return raw_syscall(SYS_pwrite64, fd, address(from), static_cast<long>(bytes), offset);
 }

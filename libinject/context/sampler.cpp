@@ -13,6 +13,7 @@
 #include "libinject/context/memory.h"
 #include "libinject/context/pressure.h"
 #include "libinject/context/proc_text.h"
+#include "libinject/context/run_delay.h"
 #include "libinject/context/topology.h"
 #include "libinject/context/workers.h"
 #include "libinject/record/recorder.h"
@@ -52,14 +53,6 @@ void read_machine_cpu(trace::SampleFields* sample) noexcept {
   sample->cpu_steal_ns = field[7] * kUserTickNs;
 }
 
-uint64_t read_run_delay_ns() noexcept {
-  char text[128];
-  if (base::read_file("/proc/thread-self/schedstat", text, sizeof text) <= 0) return 0;
-  const char* at = text;
-  skip_words(at, 1);  // time on the CPU; then time runnable and waiting for one
-  return take_number(at);
-}
-
 uint64_t read_rss_bytes() noexcept {
   char text[128];
   if (base::read_file("/proc/self/statm", text, sizeof text) <= 0) return 0;
@@ -72,7 +65,7 @@ void read_process(trace::SampleFields* sample) noexcept {
   timespec cpu = {};
   base::raw_syscall(SYS_clock_gettime, CLOCK_PROCESS_CPUTIME_ID, base::address(&cpu));
   sample->cpu_ns = static_cast<uint64_t>(cpu.tv_sec) * 1000000000ull + static_cast<uint64_t>(cpu.tv_nsec);
-  sample->run_delay_ns = read_run_delay_ns();
+  sample->run_delay_ns = thread_run_delay_ns();
   rusage usage = {};
   if (base::raw_syscall(SYS_getrusage, RUSAGE_SELF, base::address(&usage)) == 0) {
     sample->major_faults = static_cast<uint64_t>(usage.ru_majflt);

@@ -10,6 +10,7 @@
 
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
+#include "libinject/base/kept_file.h"
 #include "libinject/base/syscall.h"
 #include "libinject/trace/layout.h"
 
@@ -20,9 +21,7 @@ using namespace trace;  // kPageBytes and so on
 
 constexpr size_t kMaxSegments = 4096;  // 16 GiB
 
-constinit int g_fd = -1;
-constinit dev_t g_device = 0;
-constinit ino_t g_inode = 0;
+constinit base::KeptFile g_file;
 char g_path[4096];
 constinit std::atomic<uint8_t*> g_segments[kMaxSegments] = {};
 
@@ -31,40 +30,15 @@ std::atomic_ref<uint32_t> header_word(size_t offset) noexcept {
   return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(header + offset));
 }
 
-struct Descriptor {
-  int fd;        // or negative
-  bool is_kept;  // else whoever got it closes it
-};
-
-void close_unless_kept(const Descriptor& file) noexcept {
-  if (file.fd >= 0 && !file.is_kept) base::sys_close(file.fd);
-}
-
-// Moves the descriptor out of the way of programs that expect the lowest numbers to be theirs, and keeps it
-// open. Where there is no high number (RLIMIT_NOFILE) it is not kept: a job that may open four files needs
-// the fourth.
-Descriptor keep_high(int fd) noexcept {
-  const long high = base::raw_syscall(SYS_fcntl, fd, F_DUPFD_CLOEXEC, 200);
-  if (high < 0) return {fd, false};
-  base::sys_close(fd);
-  g_fd = static_cast<int>(high);
-  return {g_fd, true};
-}
-
-// A daemonising job closes every descriptor it finds, and may since have opened a file of its own at our
-// number: never write to a descriptor without looking at what it is.
-Descriptor open_checked() noexcept {
-  struct stat now;
-  const int kept = g_fd;
-  if (kept >= 0 && base::sys_fstat(kept, &now) == 0 && now.st_dev == g_device && now.st_ino == g_inode)
-    return {kept, true};
+base::Descriptor open_checked() noexcept {
+  if (const base::Descriptor kept = g_file.kept(); kept.fd >= 0) return kept;
   const int fd = base::sys_open(g_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
   if (fd < 0) return {-1, false};
-  if (base::sys_fstat(fd, &now) || now.st_dev != g_device || now.st_ino != g_inode) {
+  if (!g_file.is_same_file(fd)) {
     base::sys_close(fd);
     return {-1, false};
   }
-  return keep_high(fd);
+  return g_file.keep(fd);
 }
 
 uint64_t file_size_limit() noexcept {
@@ -110,10 +84,10 @@ bool ensure_reserved(uint32_t pages) noexcept {
     stop(StopReason::FileSizeLimit);
     return false;
   }
-  const Descriptor file = open_checked();
+  const base::Descriptor file = open_checked();
   const off_t from = static_cast<off_t>(uint64_t{seen} * kPageBytes);
   const int error = file.fd < 0 ? file.fd : reserve(file.fd, from, (target - seen) * kPageBytes);
-  close_unless_kept(file);
+  base::close_unless_kept(file);
   if (error) {
     stop(stop_reason_of(error));
     return false;
@@ -124,11 +98,11 @@ bool ensure_reserved(uint32_t pages) noexcept {
 }
 
 uint8_t* map_segment(size_t index) noexcept {
-  const Descriptor file = open_checked();
+  const base::Descriptor file = open_checked();
   if (file.fd < 0) return nullptr;
   auto* mapped = static_cast<uint8_t*>(base::sys_mmap(kSegmentBytes, PROT_READ | PROT_WRITE, MAP_SHARED,
                                                       file.fd, static_cast<off_t>(index * kSegmentBytes)));
-  close_unless_kept(file);
+  base::close_unless_kept(file);
   if (!mapped) return nullptr;
   uint8_t* expected = nullptr;
   if (g_segments[index].compare_exchange_strong(expected, mapped, std::memory_order_acq_rel)) return mapped;
@@ -171,22 +145,18 @@ bool create(const char* path, uint32_t mode, uint64_t max_bytes, int* error) noe
     *error = -fd;
     return false;
   }
-  struct stat made = {};
-  int failed = base::sys_fstat(fd, &made);
-  if (!failed) failed = reserve(fd, 0, kSegmentBytes);
+  const int failed = reserve(fd, 0, kSegmentBytes);
   std::strncpy(g_path, path, sizeof g_path - 1);
-  g_device = made.st_dev;
-  g_inode = made.st_ino;
-  const Descriptor file = keep_high(fd);
+  const base::Descriptor file = g_file.keep(fd);
   uint8_t* first = failed ? nullptr : map_segment(0);
   if (!first) {
     *error = failed ? -failed : ENOMEM;
-    g_fd = -1;
+    g_file = {};
     base::sys_close(file.fd);
     base::sys_unlink(path);
     return false;
   }
-  close_unless_kept(file);
+  base::close_unless_kept(file);
   write_header(first, max_bytes);
   return true;
 }
@@ -209,9 +179,9 @@ uint8_t* claim(uint32_t pages) noexcept {
   if (!ensure_reserved(after)) return nullptr;
   // A job may lower its limit below what is reserved: a store still works there, a write raises SIGXFSZ.
   if (uint64_t{after} * kPageBytes <= file_size_limit()) {
-    const Descriptor file = open_checked();
+    const base::Descriptor file = open_checked();
     write_zeros(file.fd, static_cast<off_t>(uint64_t{first} * kPageBytes), pages * kPageBytes);
-    close_unless_kept(file);
+    base::close_unless_kept(file);
   }
   uint8_t* frame = page_address(first);
   if (!frame) stop(StopReason::Error);

@@ -7,6 +7,8 @@ import pytest
 from device_trace import DeviceTrace
 from test_session import guest, on_device  # noqa: F401
 
+pytestmark = pytest.mark.beside_others
+
 NO_BUFFER = "device records that CUPTI had no buffer for"
 
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.beside_others
+
 COMMANDS = {
     "true": ["/bin/true"],
     "false": ["/bin/false"],

@@ -3,6 +3,10 @@
 
 import subprocess
 
+import pytest
+
+pytestmark = pytest.mark.beside_others
+
 
 def functions_of(program, addresses):
     words = ["addr2line", "-f", "-e", program, *(hex(int(address, 16) - 1) for address in addresses)]

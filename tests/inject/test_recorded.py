@@ -7,6 +7,8 @@ import subprocess
 
 import pytest
 
+pytestmark = pytest.mark.beside_others
+
 
 def names(trace):
     return {call.name for call in trace.all_calls}

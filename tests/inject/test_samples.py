@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.beside_others
+
 CROWDED = Path(__file__).with_name("crowded.py")
 ROOT = Path("/sys/fs/cgroup")
 MIB = 1 << 20

@@ -9,6 +9,8 @@ import sys
 import pytest
 from conftest import STUB
 
+pytestmark = pytest.mark.beside_others
+
 TRAIN = """
 import torch
 loader = torch.utils.data.DataLoader(list(range(12)), batch_size=4)

@@ -7,6 +7,8 @@ import sys
 import pytest
 from conftest import PROGRAMS, STUB, interpreters
 
+pytestmark = pytest.mark.beside_others
+
 SCRIPT = PROGRAMS / "stub_train.py"
 PATHS = {"PYTHONPATH": f"{STUB}:{PROGRAMS}"}
 FIX_PATH = f"import sys; sys.path[:0] = [{str(STUB)!r}, {str(PROGRAMS)!r}]; import stub_train; "

@@ -10,6 +10,8 @@ from collections import defaultdict
 import pytest
 from conftest import PROGRAMS
 
+pytestmark = pytest.mark.beside_others
+
 BATCH = 4
 CLOCK_NS = 20_000  # a tick's time is known through clock samples, each in a bracket of its own
 WORKERLESS = {"inline", "zipped inline", "error inline", "short-lived", "crowd", "stream inline", "without batches, inline", "pinned inline"}

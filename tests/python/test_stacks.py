@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from conftest import HERE, PROGRAMS, STUB, interpreters
 
+pytestmark = pytest.mark.beside_others
+
 ROOT = HERE.parents[1]
 PATHS = {"PYTHONPATH": f"{STUB}:{PROGRAMS}"}
 ALL = pytest.mark.parametrize("interpreter", interpreters(), ids=lambda path: str(path).rpartition("/versions/")[2])

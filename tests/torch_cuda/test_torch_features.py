@@ -3,7 +3,10 @@
 
 import re
 
+import pytest
 from torch_case import PROGRAMS
+
+pytestmark = pytest.mark.beside_others
 
 
 def expect(run, checks):

@@ -10,6 +10,8 @@ from collections import Counter
 import pytest
 from torch_case import PROGRAMS, device_environment
 
+pytestmark = pytest.mark.beside_others
+
 STEPS = 4  # of programs/profiled.py
 # What is told of an operation and does not depend on when it ran.
 FACTS = ("stream", "device", "grid", "block", "shared memory", "bytes")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A training under torch.profiler that waits for data, computes, copies from both kinds of memory, and reads its loss.
 
-python profiled_training.py TRACE.json STEPS     GWSIM_PHASES: where to write when the script waited for a batch
+python profiled_training.py TRACE.json STEPS     GWSIM_PHASES: where to write when the script waited or computed
 
 Prints CLOCK_REALTIME minus CLOCK_MONOTONIC in ns: the profiler's time stamps are of the one, the device's log of the other.
 """
@@ -62,6 +62,9 @@ def main():
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     phases, thread = [], threading.get_native_id()
 
+    def note(phase, number, begin):
+        phases.append({"phase": phase, "tid": thread, "step": number, "begin": begin, "end": now_ns()})
+
     def step(x, y):
         x, y = x.cuda(), y.pin_memory().cuda(non_blocking=True)  # the larger part from pageable memory
         optimizer.zero_grad()
@@ -82,12 +85,16 @@ def main():
         for number in range(steps):
             asked = now_ns()
             x, y = next(batches)
-            phases.append({"phase": "data_wait", "tid": thread, "step": number, "begin": asked, "end": now_ns()})
+            note("data_wait", number, asked)
+            computed = now_ns()
             work()
+            note("metrics", number, computed)
             loss = step(x, y)
             if number % 3 == 0:
                 loss.item()
-            profiler.step()
+            stepped = now_ns()
+            profiler.step()  # half a millisecond of host work
+            note("metrics", number, stepped)
     profiler.export_chrome_trace(path)
     if log := os.environ.get("GWSIM_PHASES"):
         with open(log, "w") as file:
