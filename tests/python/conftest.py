@@ -110,3 +110,8 @@ def interpreters():
         if candidate.exists() and subprocess.run([candidate, "-c", probe], capture_output=True, text=True).stdout == "True\n":
             found.setdefault(candidate.resolve(), candidate)
     return list(found.values())
+
+
+def name_of(interpreter):
+    """The same in every process that collects the tests."""
+    return "embedded" if interpreter.name == "python3-shared" else str(interpreter).rpartition("/versions/")[2]

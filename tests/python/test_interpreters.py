@@ -5,7 +5,7 @@ with and without injection, and every batch, fetch and step is in the trace."""
 import sys
 
 import pytest
-from conftest import PROGRAMS, STUB, interpreters
+from conftest import PROGRAMS, STUB, interpreters, name_of
 
 pytestmark = pytest.mark.beside_others
 
@@ -33,10 +33,6 @@ FORMS = {
     "warnings are errors": (["-W", "error", SCRIPT, "workers=2", "context=spawn"], ""),
 }
 STEPS, PASSES = 20, 2
-
-
-def name_of(interpreter):
-    return str(interpreter).rpartition("/versions/")[2]
 
 
 def check(plain, watched):

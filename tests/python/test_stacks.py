@@ -12,13 +12,13 @@ import sys
 from pathlib import Path
 
 import pytest
-from conftest import HERE, PROGRAMS, STUB, interpreters
+from conftest import HERE, PROGRAMS, STUB, interpreters, name_of
 
 pytestmark = pytest.mark.beside_others
 
 ROOT = HERE.parents[1]
 PATHS = {"PYTHONPATH": f"{STUB}:{PROGRAMS}"}
-ALL = pytest.mark.parametrize("interpreter", interpreters(), ids=lambda path: str(path).rpartition("/versions/")[2])
+ALL = pytest.mark.parametrize("interpreter", interpreters(), ids=name_of)
 
 
 @pytest.fixture(scope="module")
