@@ -74,7 +74,7 @@ def main():
         if step % args.log_every == 0:
             print(f"step {step:4d} loss {loss.item():.3f}", flush=True)
     tokens = args.steps * args.batch_size * args.context
-    print(f"{tokens / (time.perf_counter() - started):.0f} tokens/s")
+    print(f"loss {loss.item():.3f}, {tokens / (time.perf_counter() - started):.0f} tokens/s")
 
 
 if __name__ == "__main__":
