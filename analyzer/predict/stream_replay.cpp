@@ -144,6 +144,11 @@ double waves(double blocks, double slots) {
   return std::max(1.0, std::ceil(blocks / slots));
 }
 
+// It sums over the batch: in as many blocks, each of which has more to add up. By cuDNN's name.
+bool is_weight_gradient(const model::Kernel& kernel) {
+  return kernel.name.find("wgrad") != std::string::npos;
+}
+
 }  // namespace
 
 StreamReplay replay(const StreamRecording& recording) {
@@ -245,7 +250,9 @@ void scale_batch(StreamRecording& recording, double factor, const model::Run& ru
   std::vector<double> growth;  // by kernel: there are few, and many operations of each
   for (const model::Kernel& kernel : run.kernels) {
     const double slots = std::max(1, device.multiprocessors) * blocks_at_once(kernel);
-    growth.push_back(waves(kernel.blocks() * factor, slots) / waves(kernel.blocks(), slots));
+    const double waves_now = waves(kernel.blocks(), slots);
+    growth.push_back(is_weight_gradient(kernel) ? factor
+                                                : waves(kernel.blocks() * factor, slots) / waves_now);
   }
   for (StreamOp& op : recording.ops) {
     const model::DeviceOp& original = device.operations[op.device_op];

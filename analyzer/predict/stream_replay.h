@@ -102,7 +102,8 @@ void move_to_own_stream(StreamRecording& recording, const EventFilter& which);
 // `recurring_share` of the steps or more: 0 keeps all of it.
 void capture_launches(StreamRecording& recording, double longest_gap_ns, double recurring_share,
                       double kernel_gap_ns);
-// Kernels take whole waves of thread blocks longer, copies and batches in proportion, the optimizer as long.
+// Kernels take whole waves of thread blocks longer, weight gradients, copies and batches in proportion, the
+// optimizer as long.
 // blocks_at_once: of a kernel that a multiprocessor runs beside each other without slowing them down.
 using BlocksAtOnce = std::function<double(const model::Kernel&)>;
 void scale_batch(StreamRecording& recording, double factor, const model::Run& run,

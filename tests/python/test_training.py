@@ -3,10 +3,13 @@
 counts and its own timer around next()."""
 
 import re
+import statistics
 import sys
 
 import pytest
 from conftest import PROGRAMS
+
+pytestmark = pytest.mark.beside_others
 
 SCENARIOS = {
     "inline": {},
@@ -24,6 +27,8 @@ SCENARIOS = {
     "forkserver": {"workers": 2, "context": "forkserver"},
 }
 SAMPLES, BATCH = 48, 8
+CLOCK_NS = 20_000  # a tick's time is known through clock samples, each in a bracket of its own
+TIMER_NS = 200_000  # what a wait may be longer by the script's timer
 
 
 def command(options):
@@ -57,13 +62,20 @@ def test_trace_agrees_with_program(options, run_both):
     assert len(trace.calls("OptimizerStep")) == steps
     assert len(trace.calls("LoaderStart")) == epochs
     assert [call.b for call in trace.calls("LoaderStart")] == list(range(epochs))
-    wait_s = sum(call.end_ns - call.begin_ns for call in returned(trace)) / 1e9
-    assert wait_s == pytest.approx(watched.result["wait_s"], rel=0.005, abs=0.0002 * steps)
-
+    check_waits(returned(trace), watched.result["waits"])
     check_configuration(trace, options)
     check_fetches(trace, steps, workers, "stop-after" in options)
     if workers:
         check_protocol(trace, options, epochs)
+
+
+def check_waits(calls, own):
+    """Each wait lies within the script's own timer. Between the two others may run, where workers want both cores: then that
+    step's timer is longer. Not in most steps."""
+    pairs = [(call, begin, end) for call, (begin, end) in zip(calls, own, strict=True)]
+    assert all(begin - CLOCK_NS <= call.begin_ns and call.end_ns <= end + CLOCK_NS for call, begin, end in pairs)
+    longer = [end - begin - (call.end_ns - call.begin_ns) for call, begin, end in pairs]
+    assert statistics.median(longer) <= TIMER_NS
 
 
 def check_configuration(trace, options):

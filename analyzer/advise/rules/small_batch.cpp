@@ -125,7 +125,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     finding.prediction = predict::as_samples_per_s(*step, samples, samples * factor);
     finding.prediction->assumptions.push_back("the larger batch fits into the device's memory");
     finding.prediction->assumptions.push_back(
-        "kernel time grows by whole waves of thread blocks; of products one or two run on a multiprocessor");
+        "kernel time grows by whole waves of thread blocks, that of weight gradients with the batch; of "
+        "products one or two run on a multiprocessor");
   } else {
     finding.ceiling_speedup =
         batches_per_ms(with_batch(input, factor, 2), factor) / batches_per_ms(assumed_streams(input), 1);
