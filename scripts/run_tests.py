@@ -26,6 +26,7 @@ from disturbance import PROVES_NOTHING, STOLEN_SHARE, Disturbance  # noqa: E402
 
 KINDS = ("checks", "ctest", "pytest")
 TRIES = 3
+LAST_PHASES = ("teardown", "???")  # the latter is xdist's word for a case whose process died
 LANES = (["-m", "beside_others", "-n", "auto", "--dist", "loadfile"], ["-m", "not beside_others"])
 
 # "  3/17 Test  #3: trace.reads_back ......   Passed    0.01 sec"
@@ -128,7 +129,7 @@ class LinePlugin:
     def pytest_runtest_logreport(self, report):
         phases = self.reports.setdefault(report.nodeid, [])
         phases.append(report)
-        if report.when != "teardown":
+        if report.when not in LAST_PHASES:
             return
         bad = next((phase for phase in phases if phase.failed), None)
         skipped = next((phase for phase in phases if phase.skipped), None)

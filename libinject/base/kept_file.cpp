@@ -26,7 +26,8 @@ Descriptor KeptFile::keep(int fd) noexcept {
 }
 
 Descriptor KeptFile::kept() const noexcept {
-  return fd_ >= 0 && is_same_file(fd_) ? Descriptor{fd_, true} : Descriptor{-1, false};
+  const int fd = fd_;  // another thread may keep a new one meanwhile: what was looked at is what is returned
+  return fd >= 0 && is_same_file(fd) ? Descriptor{fd, true} : Descriptor{-1, false};
 }
 
 bool KeptFile::is_same_file(int fd) const noexcept {

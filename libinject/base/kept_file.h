@@ -27,7 +27,7 @@ class KeptFile {
   Descriptor keep(int fd) noexcept;
   // Negative where none is kept, or what has its number now is another file.
   Descriptor kept() const noexcept;
-  // Whether `fd` is the file that was kept first.
+  // Whether `fd` is the file that keep() was last given.
   bool is_same_file(int fd) const noexcept;
   // Forgets which file it was; closed, if it still is open.
   void release() noexcept;

@@ -3,7 +3,6 @@
 counts and its own timer around next()."""
 
 import re
-import statistics
 import sys
 
 import pytest
@@ -28,7 +27,7 @@ SCENARIOS = {
 }
 SAMPLES, BATCH = 48, 8
 CLOCK_NS = 20_000  # a tick's time is known through clock samples, each in a bracket of its own
-TIMER_NS = 200_000  # what a wait may be longer by the script's timer
+TIMER_NS = 200_000  # a step: what waits may be longer by the script's timer
 
 
 def command(options):
@@ -70,12 +69,12 @@ def test_trace_agrees_with_program(options, run_both):
 
 
 def check_waits(calls, own):
-    """Each wait lies within the script's own timer. Between the two others may run, where workers want both cores: then that
-    step's timer is longer. Not in most steps."""
-    pairs = [(call, begin, end) for call, (begin, end) in zip(calls, own, strict=True)]
+    """Each wait lies within the script's own timer, and all of them are as long; except that the kernel may run a worker
+    between timer and hook, which is at most as long as it says that this thread had to wait for a CPU."""
+    pairs = [(call, begin, end) for call, (begin, end, _) in zip(calls, own, strict=True)]
     assert all(begin - CLOCK_NS <= call.begin_ns and call.end_ns <= end + CLOCK_NS for call, begin, end in pairs)
-    longer = [end - begin - (call.end_ns - call.begin_ns) for call, begin, end in pairs]
-    assert statistics.median(longer) <= TIMER_NS
+    waited, timed = sum(call.end_ns - call.begin_ns for call in calls), sum(end - begin for begin, end, _ in own)
+    assert timed - waited <= max(0.005 * timed, TIMER_NS * len(own)) + sum(delay for *_, delay in own)
 
 
 def check_configuration(trace, options):

@@ -75,6 +75,12 @@ def make_loader(args):
     )
 
 
+def run_delay_ns():
+    """How long this thread could have run and had no CPU, by the kernel's account."""
+    with open("/proc/thread-self/schedstat") as account:
+        return int(account.read().split()[1])
+
+
 def main():
     args = parse_arguments()
     torch.manual_seed(7)
@@ -88,12 +94,12 @@ def main():
         batches = iter(loader)
         taken = 0
         while taken != args.stop_after:
-            begin = time.monotonic_ns()
+            delay, begin = run_delay_ns(), time.monotonic_ns()
             try:
                 batch = next(batches)
             except StopIteration:
                 break
-            waits.append((begin, time.monotonic_ns()))
+            waits.append((begin, time.monotonic_ns(), run_delay_ns() - delay))
             taken += 1
             optimizer.zero_grad()
             loss = model(batch).square().mean()
