@@ -19,12 +19,8 @@ double growth(uint64_t before, uint64_t after) {
   return after > before ? double(after - before) : 0;
 }
 
-struct CpuTime {
-  double own_ns = 0, workers_ns = 0;
-};
+}  // namespace
 
-// Of one rank, between the samples in a span of time. A worker that ends takes its count with it: such a
-// second counts for the rank alone.
 CpuTime cpu_time(const model::Process& process, model::Interval span) {
   CpuTime result;
   const Sample* last = nullptr;
@@ -33,11 +29,14 @@ CpuTime cpu_time(const model::Process& process, model::Interval span) {
     if (last) {
       result.own_ns += growth(last->cpu_ns, sample.cpu_ns);
       result.workers_ns += growth(last->children_cpu_ns, sample.children_cpu_ns);
+      result.is_least |= sample.children_cpu_ns < last->children_cpu_ns;
     }
     last = &sample;
   }
   return result;
 }
+
+namespace {
 
 // Samples are taken by whichever thread comes by, in most jobs by the training thread alone: a difference
 // that no one thread can have made is left out.

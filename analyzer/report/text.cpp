@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/machine.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/stacks.h"
@@ -232,13 +233,11 @@ std::string why_words(const model::Run& run, const RankAttribution& rank) {
 
 std::string cpu_words(const model::Process& process) {
   if (process.samples.size() < 2) return "";
-  const model::Sample& first = process.samples.front();
-  const model::Sample& last = process.samples.back();
-  double wall = double(last.time - first.time);
-  if (wall <= 0) return "";
-  double children = std::max(0.0, double(last.children_cpu_ns - first.children_cpu_ns));
-  double cores = (double(last.cpu_ns - first.cpu_ns) + children) / wall;
-  return fmt::format("{:.1f} of {} cores used", cores, process.cpu_count);
+  const model::Interval span{process.samples.front().time, process.samples.back().time};
+  if (span.length() <= 0) return "";
+  const advise::CpuTime time = advise::cpu_time(process, span);
+  const double cores = (time.own_ns + time.workers_ns) / double(span.length());
+  return fmt::format("{}{:.1f} of {} cores used", time.is_least ? "at least " : "", cores, process.cpu_count);
 }
 
 std::string short_location(const std::string& location) {
