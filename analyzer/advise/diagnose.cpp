@@ -104,12 +104,9 @@ bool apply(const Fix& fix, predict::LoaderSetting& setting) {
   return true;
 }
 
-// What applying `finding` leaves for the ones after it.
+// What applying `finding`, of a step's time, leaves for the ones after it.
 void assume(RuleInput& input, const Finding& finding) {
-  double before = input.now_ms;
-  if (finding.prediction)
-    input.now_ms = finding.prediction->metric == "step_ms" ? finding.prediction->value.expected
-                                                           : before / finding.prediction->speedup.expected;
+  input.now_ms = finding.prediction->value.expected;
   const predict::LoaderRecording* loader = input.loader      ? input.loader
                                            : input.producers ? &input.producers->loader
                                                              : nullptr;
@@ -124,7 +121,8 @@ void assume(RuleInput& input, const Finding& finding) {
 // A rule compares replays with each other; the prediction starts from the recorded step, and decides. One
 // that may as well be a loss is named only where a large gain is expected.
 bool is_worth_naming(const Finding& finding) {
-  if (finding.severity == Severity::kInfo || !finding.prediction) return true;
+  if (finding.severity == Severity::kInfo) return true;
+  if (!finding.prediction) return finding.ceiling_speedup.value_or(kLeastSpeedup) >= kLeastSpeedup;
   const predict::Range& speedup = finding.prediction->speedup;
   return speedup.expected >= (speedup.low >= 1 ? kLeastSpeedup : kLargeSpeedup);
 }

@@ -40,7 +40,8 @@ struct Finding {
   Fix fix;
   std::optional<predict::Prediction> prediction;
   std::optional<double> ceiling_speedup;
-  // On something that cannot be seen: predicted from the recorded step, and no other on top of it.
+  // On something that cannot be seen, or of another step than the recorded one (a larger batch's): predicted
+  // from the recorded step, and no other on top of it.
   bool is_conditional = false;
 };
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/advise/matrix_kernels.h"
 
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
 namespace gpuwatch::advise {
 namespace {
 
@@ -20,7 +24,8 @@ struct PublishedRate {
   TensorCores cores;
 };
 constexpr PublishedRate kPublishedRates[] = {
-#define GW_TENSOR_CORES(major, minor, name_part, tf32, half) {major, minor, name_part, {tf32, half}},
+#define GW_TENSOR_CORES(major, minor, name_part, tf32, half, flops_per_byte, gflops) \
+  {major, minor, name_part, {tf32, half, flops_per_byte, gflops}},
 #include "analyzer/advise/tensor_cores.def"
 #undef GW_TENSOR_CORES
 };
@@ -39,6 +44,36 @@ std::optional<TensorCores> tensor_cores(const model::Device& device) {
         device.name.find(rate.name_part) != std::string::npos)
       return rate.cores;
   return std::nullopt;
+}
+
+// All schemes of names have it first of what they say in the form 128x64.
+std::optional<Tile> product_tile(std::string_view kernel_name) {
+  if (kernel_name.find("winograd") != std::string_view::npos) return std::nullopt;
+  const char* const end = kernel_name.data() + kernel_name.size();
+  for (const char* at = kernel_name.data(); at < end; ++at) {
+    Tile tile;
+    const auto [times, error] = std::from_chars(at, end, tile.rows);
+    if (error == std::errc::invalid_argument) continue;
+    if (times < end && *times == 'x' && tile.rows > 0 &&
+        std::from_chars(times + 1, end, tile.columns).ec == std::errc{} && tile.columns > 0)
+      return tile;
+    at = times - 1;
+  }
+  return std::nullopt;
+}
+
+TimeLeft time_left_in_tf32(const model::Kernel& kernel, double duration_ns, const model::Device& device,
+                           const TensorCores& cores) {
+  TimeLeft left{.at_best = 1 / cores.tf32};
+  const auto tile = product_tile(kernel.name);
+  if (!tile || duration_ns <= 0) return left;
+  const double waves = std::max(1.0, std::ceil(kernel.blocks() / std::max(1, device.multiprocessors)));
+  const double operations = duration_ns / waves * cores.fp32_gflops;
+  const double depth = operations / (2.0 * tile->rows * tile->columns);
+  const double from_memory =
+      2 * cores.fp32_flops_per_byte * (1.0 / tile->rows + 1.0 / tile->columns + 1 / depth);
+  left.at_worst = std::clamp(from_memory, left.at_best, 1.0);
+  return left;
 }
 
 }  // namespace gpuwatch::advise

@@ -43,6 +43,17 @@ std::optional<Prediction> step_prediction(const ReplayCheck& check, Range replay
   return prediction;
 }
 
+std::optional<Prediction> between(const Prediction& best, const Prediction& worst) {
+  Prediction prediction = worst;
+  Range& value = prediction.value;
+  value = {std::min(best.value.low, worst.value.low), std::sqrt(best.value.expected * worst.value.expected),
+           std::max(best.value.high, worst.value.high)};
+  if (value.high - value.low > kWidest * value.expected) return std::nullopt;
+  prediction.speedup = {prediction.now / value.high, prediction.now / value.expected,
+                        prediction.now / value.low};
+  return prediction;
+}
+
 Prediction as_samples_per_s(const Prediction& step, double samples_now, double samples_after) {
   Prediction prediction = step;
   prediction.metric = "samples_per_s";

@@ -43,6 +43,9 @@ inline constexpr double kMostReplayError = 0.10;  // of a replay that prediction
 std::optional<Prediction> step_prediction(const ReplayCheck& check, Range replayed_ms, double now_ms,
                                           double floor_ms);
 
+// What is between two predictions of step times from the same step; empty as above.
+std::optional<Prediction> between(const Prediction& best, const Prediction& worst);
+
 // The same for a throughput: samples a second after the change, from step times.
 Prediction as_samples_per_s(const Prediction& step, double samples_now, double samples_after);
 

@@ -10,6 +10,7 @@ from torch_zoo import Case, check_healthy
 
 TRAIN = "train.py"
 SLOW_LINK = "slow_link"
+SLOW_ALLOCATION = "slow_allocation"
 HEALTHY = []
 ONE_WIDE_LAYER = ["--width", 16384, "--depth", 0]
 
@@ -61,7 +62,7 @@ CASES = [
         fix={"setting": "copy stream"}, gain="either",
     ),
     Case(
-        "allocator-churn", TRAIN, has=["--empty-cache"], neighbour=HEALTHY,
+        "allocator-churn", TRAIN, has=["--empty-cache"], neighbour=HEALTHY, env={"DEVICE": SLOW_ALLOCATION},
         fix={"setting": "torch.cuda.empty_cache", "value": "removed"}, location="torch.cuda.empty_cache()", gain="either",
     ),
 ]  # fmt: skip

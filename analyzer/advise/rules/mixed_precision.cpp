@@ -62,15 +62,23 @@ Products products_of(const RuleInput& input) {
   return products;
 }
 
+// The recorded steps with products whose time is multiplied by what `left` says.
+template <typename Left>
+predict::StreamRecording with_products(const RuleInput& input, Left left) {
+  predict::StreamRecording changed = assumed_streams(input);
+  for (predict::StreamOp& op : changed.ops)
+    if (arithmetic_of(input, op) == MatrixArithmetic::kFp32) op.duration_ns *= left(op);
+  return changed;
+}
+
 // The recorded steps with products as much faster as the tensor cores' published rate: none gets faster by
-// more, and those that wait for memory get faster by less. Nothing recorded tells how many do. nullopt: not
-// worth it. `times` 0: the rate is not known, and nothing is left of a product.
+// more, and those that wait for memory get faster by less. nullopt: not worth it. `times` 0: the rate is not
+// known, and nothing is left of a product.
 std::optional<double> ceiling(const RuleInput& input, const Products& products, double times) {
   const double left = times > 0 ? 1 / times : 0;
-  predict::StreamRecording changed = assumed_streams(input);
-  const double now_ms = predict::replay(changed).step_ms;
-  for (predict::StreamOp& op : changed.ops)
-    if (arithmetic_of(input, op) == MatrixArithmetic::kFp32) op.duration_ns *= left;
+  const predict::StreamRecording changed =
+      with_products(input, [left](const predict::StreamOp&) { return left; });
+  const double now_ms = predict::replay(assumed_streams(input)).step_ms;
   // The host, copies or other kernels may be what is left of the step: then faster products gain little.
   if (now_ms < predict::replay(changed).step_ms * kLeastSpeedup) return std::nullopt;
   // No order of the work makes a step shorter by more than all that is saved. The replay knows better where
@@ -79,6 +87,22 @@ std::optional<double> ceiling(const RuleInput& input, const Products& products, 
   const double all_saved = 1 / (1 - std::min(saved, kMostShare));
   const auto replayed = stream_prediction(input, changed);
   return replayed ? std::min(all_saved, replayed->speedup.high * (1 + predict::kMostReplayError)) : all_saved;
+}
+
+// Between products that all reach the published rate and products whose blocks all wait for memory.
+std::optional<predict::Prediction> prediction_in_tf32(const RuleInput& input, const TensorCores& cores) {
+  const auto predicted = [&](double TimeLeft::*which) {
+    return stream_prediction(input, with_products(input, [&](const predict::StreamOp& op) {
+      const model::Kernel& kernel = input.run.kernels[input.device->operations[op.device_op].kernel];
+      return time_left_in_tf32(kernel, op.duration_ns, *input.device, cores).*which;
+    }));
+  };
+  const auto best = predicted(&TimeLeft::at_best), worst = predicted(&TimeLeft::at_worst);
+  auto prediction = best && worst ? predict::between(*best, *worst) : std::nullopt;
+  if (prediction)
+    prediction->assumptions.push_back(
+        "products reach between what memory leaves a block that shares no operand and the published rate");
+  return prediction;
 }
 
 // Fills in the fix in TF32, which changes products alone; false where the device has no faster TF32.
@@ -97,8 +121,9 @@ bool name_tf32(Finding& finding, const RuleInput& input, const Products& product
           : "cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH), or operands in bfloat16";
   finding.fix.snippet = is_torch ? "torch.set_float32_matmul_precision(\"high\")"
                                  : "cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH);";
-  if (cores && cores->tf32 > 0)
-    finding.evidence.push_back({"published rate of the tensor cores in TF32", cores->tf32, "times FP32"});
+  if (!cores) return true;
+  finding.evidence.push_back({"published rate of the tensor cores in TF32", cores->tf32, "times FP32"});
+  finding.prediction = prediction_in_tf32(input, *cores);
   return true;
 }
 
@@ -146,6 +171,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       fmt::format("The device multiplies matrices in FP32, {:.0f} % of the step, and has tensor cores for it",
                   100 * share);
   finding.lost_share = 1 - 1 / *finding.ceiling_speedup;
+  if (finding.prediction) finding.ceiling_speedup.reset();
   finding.severity = make_finding(kMixedPrecision, input, finding.lost_share).severity;
   return finding;
 }
@@ -157,18 +183,15 @@ const Rule kMixedPrecision{
     "Matrix products and convolutions run in FP32 without tensor cores, which the device has.",
     "Kernels whose names are those of cuBLAS, cuDNN and CUTLASS for FP32 arithmetic (`sgemm`, `scudnn`, "
     "`gemm_f32f32_f32f32`) take a relevant share of a step in which the device is busy, on compute "
-    "capability 7.0 "
-    "or later; products in TF32, bfloat16 and float16 have other names. Where the host or other work limits "
-    "the "
-    "step, the replay with faster products is no faster. The ceiling is for products that all reach the "
-    "published "
-    "rate of the tensor cores; how many wait for memory instead, no recorded fact tells.",
+    "capability 7.0 or later; products in TF32, bfloat16 and float16 have other names. Where the host or "
+    "other work limits the step, the replay with faster products is no faster. What TF32 leaves of a product "
+    "is between the published rate of the tensor cores and what memory allows blocks that fetch all their "
+    "operands (tiles as in the kernel's name; without one it may gain nothing); how near real kernels come "
+    "to either has been measured on no device yet.",
     "`torch.set_float32_matmul_precision(\"high\")` (TF32) or `torch.autocast` in bfloat16 on compute "
-    "capability "
-    "8.0 and later, `torch.autocast` in float16 with `GradScaler` on 7.x. It changes results: check that the "
-    "loss "
-    "still falls alike. The ceiling is that of the setting named first; half precision moves fewer bytes as "
-    "well.",
+    "capability 8.0 and later, `torch.autocast` in float16 with `GradScaler` on 7.x. It changes results: "
+    "check that the loss still falls alike. The prediction is that of TF32, which changes products alone; "
+    "half precision moves fewer bytes as well and adds conversions: it has a ceiling.",
     kThresholds,
     evaluate};
 

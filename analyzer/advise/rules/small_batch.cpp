@@ -120,6 +120,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"multiprocessors", double(input.device->multiprocessors), ""}};
   if (samples > 0) finding.evidence.push_back({"samples a step", samples, ""});
   name_fix(finding, input, factor);
+  finding.is_conditional = true;
   auto step = samples > 0 ? prediction_with_batch(input, factor) : std::nullopt;
   if (step) {
     finding.prediction = predict::as_samples_per_s(*step, samples, samples * factor);

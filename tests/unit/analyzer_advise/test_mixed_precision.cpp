@@ -2,6 +2,8 @@
 // FP32 products without tensor cores: told from kernel names, on devices that have them.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/matrix_kernels.h"
 #include "tests/unit/analyzer_advise/synthetic_run.h"
@@ -62,15 +64,64 @@ TEST(MatrixKernels, AreToldByTheVendorsNames) {
     EXPECT_EQ(matrix_arithmetic(name), MatrixArithmetic::kOther) << name;
 }
 
-TEST(MixedPrecision, CeilingIsThePublishedRateOfTheProducts) {
+TEST(MatrixKernels, NameTheirTiles) {
+  const auto tile = [](std::string_view name) {
+    const auto found = product_tile(name).value_or(Tile{});
+    return std::pair(found.rows, found.columns);
+  };
+  EXPECT_EQ(tile("ampere_sgemm_128x64_nn"), std::pair(128, 64));
+  EXPECT_EQ(tile("_ZN7cutlass6KernelI47cutlass_80_simt_sgemm_256x128_8x4_tn_align1EEvNT_6ParamsE"),
+            std::pair(256, 128));
+  EXPECT_EQ(tile("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize32x128x8_stage3_warpsize1x2x1_ffma"),
+            std::pair(32, 128));
+  for (const char* name : {"maxwell_scudnn_winograd_128x128_ldg1_ldg4_tile148n_nt", "sgemm_largek_lds64",
+                           "sgemm_64x", "sgemm_0x64", "", "99999999999999999999x4"})
+    EXPECT_EQ(tile(name), std::pair(0, 0)) << name;
+}
+
+// By hand, for a device of 10 multiprocessors with 1000 FP32 operations a nanosecond each, 10 a byte.
+TEST(MatrixKernels, LeaveInTf32WhatRateAndMemoryDo) {
+  model::Device device;
+  device.multiprocessors = 10;
+  const TensorCores cores{.tf32 = 8, .half = 16, .fp32_flops_per_byte = 10, .fp32_gflops = 1000};
+  const auto left = [&](const char* name, uint32_t blocks, double us) {
+    const model::Kernel kernel{.name = name, .grid = {blocks, 1, 1}, .block = {256, 1, 1}};
+    return time_left_in_tf32(kernel, 1e3 * us, device, cores);
+  };
+  // 2 * 100 * 100 * depth = 1000 * 20000 ns: depth 1000.
+  EXPECT_DOUBLE_EQ(left("sgemm_100x100", 10, 20).at_worst, 20 * (0.01 + 0.01 + 0.001));
+  EXPECT_DOUBLE_EQ(left("sgemm_100x100", 10, 20).at_best, 1.0 / 8);
+  // An eleventh block is a second wave, each of half the time: half as deep.
+  EXPECT_DOUBLE_EQ(left("sgemm_100x100", 11, 20).at_worst, 20 * (0.01 + 0.01 + 0.002));
+  // Flat ones are bound by memory in FP32 already; so may be what no name describes.
+  EXPECT_DOUBLE_EQ(left("sgemm_100x100", 10, 0.1).at_worst, 1);
+  EXPECT_DOUBLE_EQ(left("sgemm_largek_lds64", 10, 20).at_worst, 1);
+  // Nothing is faster than the published rate.
+  EXPECT_DOUBLE_EQ(left("sgemm_1000x1000", 10, 1e6).at_worst, 1.0 / 8);
+}
+
+TEST(MixedPrecision, IsPredictedBetweenMemoryAndThePublishedRate) {
   const Diagnosis diagnosis = diagnose_products({});
   const Finding* finding = find(diagnosis);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(diagnosis.findings.front().id, "mixed-precision");
   EXPECT_EQ(finding->fix.setting, "torch.set_float32_matmul_precision");
+  EXPECT_FALSE(finding->ceiling_speedup);
+  ASSERT_TRUE(finding->prediction);
+  // 200 us stay; products of 800 us are 8 times faster, or, in eight waves of blocks, take
+  // 2 * 12.6 * (1 / 128 + 1 / 64 + 1 / 1123) of it.
+  const predict::Range& speedup = finding->prediction->speedup;
+  EXPECT_NEAR(speedup.high, 1000 / 300.0, 0.15);
+  EXPECT_NEAR(speedup.low, 1000 / 690.0, 0.05);
+  EXPECT_NEAR(speedup.expected, std::sqrt(1000 / 300.0 * 1000 / 690.0), 0.05);
+}
+
+TEST(MixedPrecision, HalfPrecisionHasACeiling) {
+  const Diagnosis diagnosis = diagnose_products({.major = 7, .minor = 0, .device = "Tesla V100-SXM2-16GB"});
+  const Finding* finding = find(diagnosis);
+  ASSERT_NE(finding, nullptr);
   EXPECT_FALSE(finding->prediction);
-  // Products of 800 us are 8 times faster, 200 us stay: never less than that may be promised away, nor much
-  // more.
+  // 8 times faster, and 200 us stay: never less than that may be promised away, nor much more.
   ASSERT_TRUE(finding->ceiling_speedup);
   EXPECT_GE(*finding->ceiling_speedup, 1000 / 300.0 * 0.99);
   EXPECT_LE(*finding->ceiling_speedup, 1000 / 300.0 * 1.05);
