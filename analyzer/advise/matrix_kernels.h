@@ -21,8 +21,8 @@ MatrixArithmetic matrix_arithmetic(std::string_view kernel_name);
 
 // Published rates as multiples of the device's rate in FP32 without tensor cores.
 struct TensorCores {
-  double tf32 = 0;  // 0: no TF32 (compute capability 7.x)
-  double half = 0;  // bfloat16 (8.0 and later) or float16
+  double tf32 = 0;                 // 0: no TF32 (compute capability 7.x)
+  double half = 0;                 // bfloat16 (8.0 and later) or float16
   double fp32_flops_per_byte = 0;  // of the device's memory
   double fp32_gflops = 0;          // of one multiprocessor
 };
@@ -45,9 +45,10 @@ struct TimeLeft {
   double at_worst = 1;  // each block fetches its operands from the memory and shares none with another
 };
 
-// The roofline of a block (S. Williams, A. Waterman, D. Patterson: Roofline, CACM 52(4), 2009): 2 rows columns
-// depth operations on 4 (rows + columns) depth bytes of operands and 4 rows columns of the result. How deep the
-// product is follows from its duration, which no block spends faster than at the published rate in FP32.
+// The roofline of a block (S. Williams, A. Waterman, D. Patterson: Roofline, CACM 52(4), 2009): 2 rows
+// columns depth operations on 4 (rows + columns) depth bytes of operands and 4 rows columns of the result.
+// How deep the product is follows from its duration, which no block spends faster than at the published rate
+// in FP32.
 TimeLeft time_left_in_tf32(const model::Kernel& kernel, double duration_ns, const model::Device& device,
                            const TensorCores& cores);
 

@@ -93,9 +93,10 @@ std::optional<double> ceiling(const RuleInput& input, const Products& products, 
 std::optional<predict::Prediction> prediction_in_tf32(const RuleInput& input, const TensorCores& cores) {
   const auto predicted = [&](double TimeLeft::*which) {
     return stream_prediction(input, with_products(input, [&](const predict::StreamOp& op) {
-      const model::Kernel& kernel = input.run.kernels[input.device->operations[op.device_op].kernel];
-      return time_left_in_tf32(kernel, op.duration_ns, *input.device, cores).*which;
-    }));
+                               const model::Kernel& kernel =
+                                   input.run.kernels[input.device->operations[op.device_op].kernel];
+                               return time_left_in_tf32(kernel, op.duration_ns, *input.device, cores).*which;
+                             }));
   };
   const auto best = predicted(&TimeLeft::at_best), worst = predicted(&TimeLeft::at_worst);
   auto prediction = best && worst ? predict::between(*best, *worst) : std::nullopt;
