@@ -3,13 +3,14 @@
 #
 # Fetches the CUDA build of PyTorch into build/torch-cuda, a virtual environment of its own, for tests/torch_cuda: without any of the
 # vendor's libraries that it names as requirements, which the simulated device stands in for. Says first how large that is.
+#   --triton                  and the Triton that it requires into build/triton, for tests of torch.compile
 #   TORCH_CUDA_WHEEL=<file>   take this wheel instead of downloading it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly torch_version=2.13.0
 readonly requirements=(filelock typing_extensions sympy mpmath networkx jinja2 MarkupSafe fsspec numpy pillow setuptools)
-readonly place=build/torch-cuda
+readonly place=build/torch-cuda triton_place=build/triton
 
 say() { printf 'torch-cuda: %s\n' "$*"; }
 
@@ -32,5 +33,17 @@ fi
   say "what was installed is no CUDA build" >&2
   exit 1
 }
+required_triton() {
+  "$place/bin/python" -c 'import importlib.metadata as m, re
+print(next(re.match(r"triton==([\d.]+)", need)[1] for need in m.requires("torch") if need.startswith("triton==")))'
+}
+if [ "${1:-}" = --triton ] && ! compgen -G "$triton_place/triton-$(required_triton).dist-info" >/dev/null; then
+  say "fetching Triton $(required_triton) from the package index into $triton_place: 198 MB to download, 0.7 GB there"
+  rm -rf "$triton_place"
+  "$place/bin/pip" install --quiet --no-deps --target "$triton_place" "triton==$(required_triton)" || {
+    rm -rf "$triton_place"
+    exit 1
+  }
+fi
 # The stubs are made from what the wheel wants.
 scripts/build.sh release

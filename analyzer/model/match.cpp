@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "analyzer/model/captures.h"
+
 namespace gpuwatch::model {
 namespace {
 
@@ -89,14 +91,14 @@ void count_calls_without_record(Run& run, const Process& process) {
   for (const auto& device : process.devices)
     for (const auto& op : device.operations) recorded.push_back(op.correlation);
   std::sort(recorded.begin(), recorded.end());
+  // Other threads' launches as well: autograd's go into the graph that the training thread captures.
+  const std::vector<Interval> capturing = captures(run, process);
   for (const auto& thread : process.threads) {
-    bool is_capturing = false;
     for (const auto& call : thread.calls) {
-      const std::string& name = run.operations[call.operation].name;
-      if (call.op_class == OpClass::Capture) is_capturing = name.find("BeginCapture") != std::string::npos;
-      if (call.correlation_or_object == 0 || !can_launch(call.op_class) || is_capturing || call.failed())
-        continue;
+      if (call.correlation_or_object == 0 || !can_launch(call.op_class) || call.failed()) continue;
       if (std::binary_search(recorded.begin(), recorded.end(), call.correlation_or_object)) continue;
+      if (is_captured(capturing, call)) continue;
+      const std::string& name = run.operations[call.operation].name;
       if (uint64_t* count = count_of(run.without_record, thread, call, name)) ++*count;
     }
   }

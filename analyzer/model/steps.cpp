@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "analyzer/model/captures.h"
 #include "analyzer/model/launch_steps.h"
 #include "analyzer/model/ranges.h"
 #include "analyzer/model/roles.h"
@@ -50,6 +51,14 @@ std::vector<const HostCall*> optimizer_steps(const Thread& thread) {
     if (call->correlation_or_object == chosen) steps.push_back(call);
   }
   return steps;
+}
+
+// Where one is part of a graph, the graph's launches step from then on and it is not called again: those seen
+// are the rounds before the capture.
+bool is_in_graph(const Run& run, const Process& process, const std::vector<const HostCall*>& optimizer) {
+  const std::vector<Interval> capturing = captures(run, process);
+  return std::any_of(optimizer.begin(), optimizer.end(),
+                     [&](const HostCall* step) { return is_captured(capturing, *step); });
 }
 
 bool is_loader_call(const HostCall& call) {
@@ -275,7 +284,7 @@ StepSeries find_steps(const Run& run, const Process& process) {
   const auto optimizer = optimizer_steps(thread);
   if (series.steps = from_profiler(process.reported_steps); !series.steps.empty()) {
     series.source = "profiler";
-  } else if (!optimizer.empty()) {
+  } else if (!optimizer.empty() && !is_in_graph(run, process, optimizer)) {
     series.source = "optimizer";
     series.steps = from_optimizer(thread, optimizer);
   } else if (series.steps = find_range_steps(run, thread); !series.steps.empty()) {

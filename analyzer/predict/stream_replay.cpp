@@ -113,31 +113,49 @@ std::vector<double> step_ends(const StreamRecording& recording, double& busy_ns)
 // none of them: one launch remains, the graph's.
 class CapturedLaunches {
  public:
+  CapturedLaunches(const StreamRecording& recording, bool with_optimizer)
+      : recording_(recording), with_optimizer_(with_optimizer) {}
+
   std::optional<size_t> place_of(const HostEvent& event) {
     const bool follows = event.step == step_;
     step_ = event.step;
     if (!follows) next_ = 0;
     if (event.op_class != trace::OpClass::Launch || event.role != HostRole::kEnqueue) return std::nullopt;
     if (!follows) return std::nullopt;
+    if (!with_optimizer_ && recording_.ops[event.first_op].is_of_optimizer) return std::nullopt;
     return next_++;
   }
 
  private:
+  const StreamRecording& recording_;
+  bool with_optimizer_;
   uint32_t step_ = model::kNone;
   size_t next_ = 0;
 };
 
 // In how many steps the host was longer than this before a launch, by the launch's place in its step.
-std::vector<uint32_t> long_gaps_by_place(const StreamRecording& recording, double longest_gap_ns) {
+std::vector<uint32_t> long_gaps_by_place(const StreamRecording& recording, const Capture& capture) {
   std::vector<uint32_t> counts;
-  CapturedLaunches launches;
+  CapturedLaunches launches(recording, capture.with_optimizer);
   for (const HostEvent& event : recording.events) {
     const auto place = launches.place_of(event);
     if (!place) continue;
     if (*place >= counts.size()) counts.resize(*place + 1, 0);
-    counts[*place] += event.gap_ns > longest_gap_ns;
+    counts[*place] += event.gap_ns > capture.longest_gap_ns;
   }
   return counts;
+}
+
+double kept_ns(const StreamRecording& recording, const Capture& capture) {
+  double dispatch_ns = 0, count = 0;
+  CapturedLaunches launches(recording, capture.with_optimizer);
+  for (const HostEvent& event : recording.events) {
+    if (!launches.place_of(event) || event.gap_ns > capture.longest_gap_ns) continue;
+    dispatch_ns += event.gap_ns + event.cost_ns;
+    ++count;
+  }
+  if (count == 0) return 0;
+  return dispatch_ns * (capture.kept_launches / count + capture.kept_share / double(recording.steps));
 }
 
 double waves(double blocks, double slots) {
@@ -220,21 +238,22 @@ void move_to_own_stream(StreamRecording& recording, const EventFilter& which) {
   }
 }
 
-void capture_launches(StreamRecording& recording, double longest_gap_ns, double recurring_share,
-                      double kernel_gap_ns) {
-  const std::vector<uint32_t> long_gaps = long_gaps_by_place(recording, longest_gap_ns);
-  CapturedLaunches launches;
+void capture_launches(StreamRecording& recording, const Capture& capture) {
+  const std::vector<uint32_t> long_gaps = long_gaps_by_place(recording, capture);
+  const double kept = kept_ns(recording, capture);
+  CapturedLaunches launches(recording, capture.with_optimizer);
   for (HostEvent& event : recording.events) {
     const auto place = launches.place_of(event);
     if (!place) continue;
     // Short gaps between launches are the framework's dispatch; a graph replays without them.
-    const bool is_long = event.gap_ns > longest_gap_ns;
-    if (!is_long || long_gaps[*place] < recurring_share * double(recording.steps)) event.gap_ns = 0;
+    const bool is_long = event.gap_ns > capture.longest_gap_ns;
+    if (!is_long || long_gaps[*place] < capture.recurring_share * double(recording.steps)) event.gap_ns = 0;
+    if (*place == 0) event.gap_ns += kept;
     event.cost_ns = 0;
     for (uint32_t i = 0; i < event.op_count; ++i) {
       StreamOp& op = recording.ops[event.first_op + i];
       op.latency_ns = 0;
-      op.duration_ns += kernel_gap_ns;  // its stream is not free for the next one until then
+      op.duration_ns += capture.kernel_gap_ns;  // its stream is not free for the next one until then
     }
   }
 }

@@ -97,11 +97,18 @@ void make_asynchronous(StreamRecording& recording, const EventFilter& which, dou
                        const std::vector<model::DeviceOp>& operations, double enqueue_cost_ns);
 // The copies run beside everything else; what followed one on its stream waits for it, as for an event.
 void move_to_own_stream(StreamRecording& recording, const EventFilter& which);
-// A step's launches become a graph's: no host time before each, kernels `kernel_gap_ns` apart. Of host time
-// before a launch that is longer than `longest_gap_ns` that stays which is as long before the same launch in
-// `recurring_share` of the steps or more: 0 keeps all of it.
-void capture_launches(StreamRecording& recording, double longest_gap_ns, double recurring_share,
-                      double kernel_gap_ns);
+// A step's launches become a graph's, which takes no host time before each.
+struct Capture {
+  // Longer host time before a launch is the script's own. It stays where it is as long before the same launch
+  // in so many of the steps; 0: all of it.
+  double longest_gap_ns = 0, recurring_share = 0;
+  double kernel_gap_ns = 0;    // between the graph's kernels
+  bool with_optimizer = true;  // its launches, too
+  // What preparing the graph's launch takes the host, in each step: as long as so many launches took before,
+  // and this share of all of them.
+  double kept_launches = 0, kept_share = 0;
+};
+void capture_launches(StreamRecording& recording, const Capture& capture);
 // Kernels take whole waves of thread blocks longer, weight gradients, copies and batches in proportion, the
 // optimizer as long.
 // blocks_at_once: of a kernel that a multiprocessor runs beside each other without slowing them down.

@@ -308,11 +308,24 @@ std::string next_words(const std::vector<Finding>& findings, const advise::Verdi
   return verdict.id == "healthy" || verdict.id == "cpu-job" || verdict.id == "compute-bound" ? "nothing" : "";
 }
 
+// A process that serves one that trains, as loader workers do and those of torch.compile, which it kills at
+// its end.
+bool is_helper(const model::Run& run, const model::Process& process) {
+  if (process.worker_of != model::kNone) return true;
+  if (process.is_rank()) return false;
+  uint32_t parent = process.parent;
+  for (size_t i = 0; i < run.processes.size() && parent != model::kNone; ++i) {
+    if (run.processes[parent].is_rank()) return true;
+    parent = run.processes[parent].parent;
+  }
+  return false;
+}
+
 // A job that did not end by itself: how it ended, and what each thread waited in.
 void write_end(Writer& writer, const Report& report) {
   for (const model::Process& process : report.run.processes) {
-    if (process.worker_of != model::kNone || process.end_state != model::EndState::kKilledOrRunning) continue;
-    if (process.is_running) continue;
+    if (is_helper(report.run, process)) continue;
+    if (process.end_state != model::EndState::kKilledOrRunning || process.is_running) continue;
     writer.line(
         "end",
         fmt::format("process {} was killed or lost its machine: its last record has no end", process.pid),
@@ -325,7 +338,7 @@ void write_end(Writer& writer, const Report& report) {
       writer.line("", fmt::format("and {} more threads", waiting.size() - kMostThreads));
   }
   for (const model::Process& process : report.run.processes)
-    if (process.worker_of == model::kNone && process.end_state == model::EndState::kExited &&
+    if (!is_helper(report.run, process) && process.end_state == model::EndState::kExited &&
         process.exit_code != 0)
       writer.line("end", fmt::format("process {} ended with exit code {}", process.pid, process.exit_code),
                   true);

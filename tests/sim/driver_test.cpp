@@ -164,6 +164,35 @@ TEST(Driver, CopiesAndFillsMoveData) {
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, cuMemFree(device));
 }
 
+TEST(Driver, TellsWhoseAPointerIs) {
+  const auto attribute = [](CUpointer_attribute which, CUdeviceptr address, auto* value) {
+    return cuPointerGetAttribute(value, which, address);
+  };
+  CUdeviceptr device, start;
+  void* pinned;
+  unsigned type;
+  size_t bytes;
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAlloc(&device, 64));
+  ASSERT_EQ(CUDA_SUCCESS, cuMemAllocHost(&pinned, 64));
+  ASSERT_EQ(CUDA_SUCCESS, attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, device + 8, &type));
+  EXPECT_EQ(unsigned{CU_MEMORYTYPE_DEVICE}, type);
+  ASSERT_EQ(CUDA_SUCCESS, attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr(pinned), &type));
+  EXPECT_EQ(unsigned{CU_MEMORYTYPE_HOST}, type);
+  ASSERT_EQ(CUDA_SUCCESS, attribute(CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, device + 8, &start));
+  ASSERT_EQ(CUDA_SUCCESS, attribute(CU_POINTER_ATTRIBUTE_RANGE_SIZE, device + 8, &bytes));
+  EXPECT_EQ(device, start);
+  EXPECT_EQ(64u, bytes);
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CUdeviceptr(&type), &type));
+  EXPECT_EQ(CUDA_SUCCESS, cuMemFreeHost(pinned));
+  EXPECT_EQ(CUDA_SUCCESS, cuMemFree(device));
+}
+
+TEST(Driver, AModuleOfAFileNeedsTheFile) {
+  CUmodule module;
+  EXPECT_EQ(CUDA_SUCCESS, cuModuleLoad(&module, "/proc/self/exe"));
+  EXPECT_EQ(CUDA_ERROR_FILE_NOT_FOUND, cuModuleLoad(&module, "/no/such/file"));
+}
+
 TEST(Driver, TheRuntimeHandsOutItsFunctions) {
   void* function = nullptr;
   cudaDriverEntryPointQueryResult status;

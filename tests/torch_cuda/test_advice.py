@@ -6,6 +6,7 @@ products in TF32. Each is what the report before proposes, by name and with what
 import os
 
 import pytest
+from torch_zoo import assert_kept, samples_per_s
 
 TRAIN = "train_images.py"
 STEPS = 151  # so many that the wait for the first batch, which predictions count as well, is below 1 % of them
@@ -24,25 +25,10 @@ def device_use(job):
     return next(row["share"] for row in job.report["ranks"][0]["attribution"] if row["category"] == "compute")
 
 
-def images_per_s(job):
-    """By the job's own clock, between two synchronised steps."""
-    return job.report["ranks"][0]["steps"]["samples_per_step"] * 1e3 / job.own_step_ms
-
-
 def proposed(job, cause):
     found = job.find(cause)
     assert found, f"{cause} was not found\n{job.say()}"
     return found
-
-
-def assert_kept(found, before, after):
-    promise = found["prediction"]
-    low, high = promise["low"], promise["high"]
-    achieved = images_per_s(after) if promise["metric"] == "samples_per_s" else after.own_step_ms
-    is_kept = low <= achieved <= high
-    if not is_kept and (before.injected.excused or after.injected.excused):
-        pytest.skip("the machine's host took too much to see whether the promise is kept")
-    assert is_kept, f"{found['id']}: {low} to {high}, achieved {achieved}\n{before.say()}\n{after.say()}"
 
 
 def test_more_workers(zoo):
@@ -52,7 +38,7 @@ def test_more_workers(zoo):
     assert slow.findings[0] is found and found["prediction"]
     fast = run(zoo, *ON_HOST, "--workers", found["fix"]["value"])
     assert_kept(found, slow, fast)
-    assert images_per_s(fast) == pytest.approx(2 * images_per_s(slow), rel=0.1)
+    assert samples_per_s(fast) == pytest.approx(2 * samples_per_s(slow), rel=0.1)
     assert device_use(fast) > 0.8
 
 
@@ -74,4 +60,4 @@ def test_augmentation_on_the_device_then_batch_and_precision(zoo):
     assert larger.findings[0] is precision and precision["prediction"]
     fastest = run(zoo, "--batch", 128, *ON_DEVICE, "--precision", precision["fix"]["value"], prefix=TWO_CPUS)
     assert_kept(precision, larger, fastest)
-    assert images_per_s(fastest) > 2 * images_per_s(slow)
+    assert samples_per_s(fastest) > 2 * samples_per_s(slow)

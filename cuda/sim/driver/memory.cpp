@@ -48,7 +48,42 @@ CUresult run_fill(DriverCall& call, CUdeviceptr dst, unsigned value, size_t byte
   return call.done();
 }
 
+template <class Value>
+CUresult put(void* data, Value value) {
+  *static_cast<Value*>(data) = value;
+  return CUDA_SUCCESS;
+}
+
+CUresult pointer_attribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  const auto block = Memory::instance().find(at(address));
+  if (!data || !block) return CUDA_ERROR_INVALID_VALUE;  // as for all that the device does not know
+  const bool is_host = block->kind == MemoryKind::kPinned;
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      return put<unsigned>(data, is_host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE);
+    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
+      return put(data, address);
+    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
+      return block->kind == MemoryKind::kDevice ? CUDA_ERROR_INVALID_VALUE : put(data, at(address));
+    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
+      return put<unsigned>(data, block->kind == MemoryKind::kManaged);
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      return put(data, static_cast<int>(block->device));
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      return put(data, static_cast<CUdeviceptr>(block->begin));
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      return put(data, block->size_bytes);
+    default:
+      return CUDA_ERROR_NOT_SUPPORTED;
+  }
+}
+
 }  // namespace
+
+GWSIM_EXPORT CUresult cuPointerGetAttribute(void* data, CUpointer_attribute attribute, CUdeviceptr address) {
+  GWSIM_SILENT_CALL(cuPointerGetAttribute);
+  return call.done(pointer_attribute(data, attribute, address));
+}
 
 GWSIM_EXPORT CUresult cuMemAlloc_v2(CUdeviceptr* address, size_t bytes) {
   GWSIM_CALL(cuMemAlloc_v2);

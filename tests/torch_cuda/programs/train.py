@@ -26,6 +26,8 @@ def options():
     parser.add_argument("--width", type=int, default=2048)
     parser.add_argument("--depth", type=int, default=4)
     parser.add_argument("--precision", choices=["highest", "high", "bfloat16"], default="high")
+    parser.add_argument("--compile", choices=["default", "reduce-overhead"], help="mode of torch.compile")
+    parser.add_argument("--graph", action="store_true", help="a step is one CUDA graph")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--read-ms", type=float, default=0, help="storage takes so long for a batch")
     parser.add_argument("--no-pin", action="store_true")
@@ -86,21 +88,52 @@ def make_model(args):
     return nn.Sequential(*layers, nn.Linear(args.width, CLASSES))
 
 
+def captured(train_step, x, y):
+    """`train_step` as a CUDA graph, on copies of what it is given."""
+    x, y = x.clone(), y.clone()
+    beside = torch.cuda.Stream()
+    beside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(beside):
+        for _ in range(3):
+            train_step(x, y)
+    torch.cuda.current_stream().wait_stream(beside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        loss = train_step(x, y)
+
+    def replay(new_x, new_y):
+        x.copy_(new_x)
+        y.copy_(new_y)
+        graph.replay()
+        return loss
+
+    return replay
+
+
 def main():
     args = options()
     if args.precision == "high":
         torch.set_float32_matmul_precision("high")
     with torch.device("cuda"):
         model = make_model(args)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    if args.compile:
+        model = torch.compile(model, mode=args.compile)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True, capturable=args.graph)
+
+    def train_step(x, y):
+        with torch.autocast("cuda", dtype=torch.bfloat16, enabled=args.precision == "bfloat16"):
+            loss = functional.cross_entropy(model(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         for step, (x, y) in enumerate(on_device(make_loader(args), args)):
-            with torch.autocast("cuda", dtype=torch.bfloat16, enabled=args.precision == "bfloat16"):
-                loss = functional.cross_entropy(model(x), y)
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            if args.graph and step == 0:
+                train_step = captured(train_step, x, y)
+            loss = train_step(x, y)
             if args.environment_ms:
                 time.sleep(args.environment_ms / 1e3)
             if args.empty_cache:

@@ -17,8 +17,9 @@ using Shares = std::initializer_list<std::pair<Category, double>>;
 constexpr size_t kSteps = 100;
 const Action kSync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true, .caller = 0x1000};
 
-Diagnosis diagnose_device(const std::vector<Action>& step, Shares shares) {
+Diagnosis diagnose_device(const std::vector<Action>& step, Shares shares, bool is_torch = true) {
   test::Job job = test::make_device_job(step, kSteps);
+  if (!is_torch) job.process().facts.clear();
   test::set_shares(job, shares);
   job.rank().series.samples_per_step = 32;
   return diagnose(job.run, job.ranks);
@@ -155,15 +156,45 @@ TEST(AllocatorChurn, NeedsAllocationsInMostSteps) {
 
 TEST(LaunchBound, PredictsAGraph) {
   std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
-  Diagnosis diagnosis = diagnose_device(step, {{Category::LaunchDispatch, 0.5}, {Category::LaunchApi, 0.25}});
+  Diagnosis diagnosis =
+      diagnose_device(step, {{Category::LaunchDispatch, 0.5}, {Category::LaunchApi, 0.25}}, false);
   const Finding* finding = find(diagnosis, "launch-bound");
   ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.setting, "CUDA graph");
   ASSERT_TRUE(finding->prediction);
   EXPECT_GT(finding->prediction->speedup.low, 2);
   // The device is the slower one: kernels at once behind one another, or with a microsecond between them.
   const double at_once_ms = 50 * 0.003, apart_ms = 50 * 0.004;
   EXPECT_LE(finding->prediction->value.low, at_once_ms);
   EXPECT_GE(finding->prediction->value.high, apart_ms);
+}
+
+// 12 us a launch: of 199 that follow the first torch.compile keeps 25 and a quarter, at best three fifths of
+// that.
+TEST(LaunchBound, PredictsWhatTheCompilerKeeps) {
+  std::vector<Action> step(200, Action{.gap_us = 8, .cost_us = 4, .device_us = 1});
+  const Shares shares = {{Category::LaunchDispatch, 0.5}, {Category::LaunchApi, 0.25}};
+  const Diagnosis diagnosis = diagnose_device(step, shares);
+  const Finding* finding = find(diagnosis, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.setting, "torch.compile");
+  EXPECT_NE(finding->fix.summary.find("with a CUDA graph of the whole step"), std::string::npos);
+  ASSERT_TRUE(finding->prediction);
+  const double kept_ms = 0.012 * (25 + 199 / 4.0), first_ms = 0.012, device_ms = 0.4;
+  EXPECT_NEAR(finding->prediction->value.expected, first_ms + kept_ms, 0.02);
+  EXPECT_LE(finding->prediction->value.low, first_ms + 0.6 * kept_ms);
+  EXPECT_GE(finding->prediction->value.high, first_ms + 1.4 * kept_ms);
+  EXPECT_LT(device_ms, first_ms + 0.6 * kept_ms);  // else the device would set the pace
+}
+
+// Compiled, they would take the host as long as they do.
+TEST(LaunchBound, NamesAGraphForAFewLaunches) {
+  std::vector<Action> step(32, Action{.gap_us = 8, .cost_us = 4, .device_us = 1});
+  const Diagnosis diagnosis =
+      diagnose_device(step, {{Category::LaunchDispatch, 0.5}, {Category::LaunchApi, 0.25}});
+  const Finding* finding = find(diagnosis, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.setting, "CUDA graph");
 }
 
 TEST(LaunchBound, LeavesLongHostWorkAlone) {

@@ -137,6 +137,28 @@ TEST(Text, SaysHowAKilledJobEndedAndWhatItWaitedIn) {
   EXPECT_EQ(json(made.report)["job"]["end_state"], "killed");
 }
 
+// torch.compile kills its own at the end of each job.
+TEST(Text, IsSilentAboutTheEndOfWhatServesATrainingProcess) {
+  test::Job job = test::make_loader_job({});
+  model::Process server;
+  server.pid = 5001;
+  server.parent = 0;
+  server.end_state = model::EndState::kKilledOrRunning;
+  model::Process servers_child = server;
+  servers_child.pid = 5002;
+  servers_child.parent = 1;
+  model::Process stranger = server;
+  stranger.pid = 5003;
+  stranger.parent = model::kNone;
+  for (const model::Process& process : {server, servers_child, stranger})
+    job.run.processes.push_back(process);
+  Made made{std::move(job)};
+  const std::string report = text(made.report, {.width = 200});
+  EXPECT_EQ(report.find("5001"), std::string::npos) << report;
+  EXPECT_EQ(report.find("5002"), std::string::npos) << report;
+  EXPECT_NE(report.find("process 5003 was killed"), std::string::npos) << report;
+}
+
 TEST(Findings, AreDocumentedFromTheRules) {
   std::string document = findings_markdown();
   for (const advise::Rule* rule : advise::all_rules()) {

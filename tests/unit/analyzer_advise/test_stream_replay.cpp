@@ -75,10 +75,35 @@ TEST(StreamReplay, RemovesLaunchesButKeepsTheScriptsOwnWork) {
   std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
   step[0].gap_us = 1000;  // not dispatch: the script computes
   StreamRecording recording = record(step);
-  capture_launches(recording, 100e3, 0.5, 1e3);
+  capture_launches(recording, {.longest_gap_ns = 100e3, .recurring_share = 0.5, .kernel_gap_ns = 1e3});
   double ms = replay(recording).step_ms;
   EXPECT_LT(ms, 1.3);
   EXPECT_GT(ms, 1.0);
+}
+
+TEST(StreamReplay, KeepsWhatPreparingAGraphTakes) {
+  const std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
+  StreamRecording recording = record(step);
+  // The step's first launch stays: 12 us. Then 10 launches of 12 us, and a quarter of 49.
+  capture_launches(
+      recording, {.longest_gap_ns = 100e3, .recurring_share = 0.5, .kept_launches = 10, .kept_share = 0.25});
+  const double host_ms = 0.012 + 0.120 + 0.147;
+  EXPECT_NEAR(replay(recording).step_ms, host_ms, 0.03 * host_ms);
+}
+
+TEST(StreamReplay, LeavesTheOptimizersLaunchesToTheHost) {
+  constexpr size_t kLaunches = 50, kOfOptimizer = 10;
+  StreamRecording recording =
+      record(std::vector<Action>(kLaunches, Action{.gap_us = 8, .cost_us = 4, .device_us = 3}));
+  for (size_t i = 0; i < recording.ops.size(); ++i)
+    recording.ops[i].is_of_optimizer = i % kLaunches >= kLaunches - kOfOptimizer;
+  for (StreamOp& op : recording.ops) op.duration_ns = 1e3;
+  capture_launches(recording, {.longest_gap_ns = 100e3, .recurring_share = 0.5, .with_optimizer = false});
+  const double host_ms = (1 + kOfOptimizer) * 0.012;
+  EXPECT_NEAR(replay(recording).step_ms, host_ms, 0.03 * host_ms);
+  capture_launches(recording, {.longest_gap_ns = 100e3, .recurring_share = 0.5});
+  const double device_ms = kLaunches * 0.001;
+  EXPECT_NEAR(replay(recording).step_ms, device_ms, 0.03 * device_ms);
 }
 
 // The host loses its core for 300 us once a step, each time at another launch; its own work is at one.
@@ -95,8 +120,8 @@ TEST(StreamReplay, TellsALateHostFromTheScriptsOwnWorkByWhereItRecurs) {
   const double all_ms = 0.012 + 0.2;  // the graph's launch and the own work, beside which the kernels run
   const double late_ms = 0.3 * (kLaunches - 2) / (kLaunches - 1);
   StreamRecording expected = recording, slowest = recording;
-  capture_launches(expected, 100e3, 0.5, 0);
-  capture_launches(slowest, 100e3, 0, 0);
+  capture_launches(expected, {.longest_gap_ns = 100e3, .recurring_share = 0.5, .kernel_gap_ns = 0});
+  capture_launches(slowest, {.longest_gap_ns = 100e3, .recurring_share = 0, .kernel_gap_ns = 0});
   EXPECT_NEAR(replay(expected).step_ms, all_ms, 0.05 * all_ms);
   EXPECT_NEAR(replay(slowest).step_ms, all_ms + late_ms, 0.05 * (all_ms + late_ms));
 }
@@ -133,7 +158,8 @@ TEST(StreamReplay, TakesAWaitForAThreadThatLaunchesForNoWaitForData) {
   ASSERT_TRUE(recording);
   const double recorded_ms = predict::replay(*recording).step_ms;
   EXPECT_NEAR(recorded_ms, 0.24, 0.24 * 0.03);
-  predict::capture_launches(*recording, 100e3, 0.5, 0);
+  predict::capture_launches(*recording,
+                            {.longest_gap_ns = 100e3, .recurring_share = 0.5, .kernel_gap_ns = 0});
   EXPECT_LT(predict::replay(*recording).step_ms, recorded_ms / 2);
 }
 

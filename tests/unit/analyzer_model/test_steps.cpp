@@ -70,6 +70,24 @@ TEST_F(StepsTest, AnOptimizerStepEndsAStep) {
   EXPECT_DOUBLE_EQ(series.samples_per_step, 16);
 }
 
+// Rounds before the capture, the capture, then only launches of the graph: the loader tells the steps.
+TEST_F(StepsTest, AnOptimizerInAGraphMarksNoSteps) {
+  const uint16_t begin = trace_.operation("cudaStreamBeginCapture", OpClass::Capture);
+  const uint16_t end = trace_.operation("cudaStreamEndCapture", OpClass::Capture);
+  const uint16_t graph = trace_.operation("cudaGraphLaunch", OpClass::GraphLaunch);
+  next(0, 5, 0);
+  for (uint64_t i = 0; i < 3; ++i) optimizer(10 + 10 * i, 12 + 10 * i);
+  slots_.host(begin, 50 * kMs, 51 * kMs), optimizer(60, 62), slots_.host(end, 70 * kMs, 71 * kMs);
+  for (uint64_t i = 1; i < 20; ++i) {
+    next(100 + 10 * i, 103 + 10 * i, static_cast<uint32_t>(i));
+    slots_.host(graph, (104 + 10 * i) * kMs, (105 + 10 * i) * kMs);
+  }
+  const auto series = steps();
+  EXPECT_EQ(series.source, "loader");
+  EXPECT_EQ(series.steps.size(), 20u);
+  EXPECT_TRUE(series.steps[0].is_warm_up);
+}
+
 TEST_F(StepsTest, GradientAccumulationTakesSeveralBatchesAStep) {
   for (uint64_t i = 0; i < 10; ++i) {
     for (uint64_t j = 0; j < 4; ++j)
