@@ -9,7 +9,8 @@
 
 namespace gpuwatch::model {
 
-// From the beginning of each capture to its end, by time. Threads may capture at once: spans may overlap.
+// While at least one capture was under way, by whichever thread; disjoint, by time. One that was seen to
+// begin and not to end is none.
 std::vector<Interval> captures(const Run& run, const Process& process);
 
 bool is_captured(const std::vector<Interval>& captures, const HostCall& call);

@@ -264,7 +264,9 @@ void mark_warm_up(const Thread& thread, std::vector<Step>& steps) {
   const auto limit = static_cast<Ns>(kWarmUpFactor * static_cast<double>(median_length(steps)));
   std::unordered_set<size_t> starts_something;
   for (const auto& call : thread.calls) {
-    if (call.op_class != OpClass::LoaderStart && call.op_class != OpClass::ModuleLoad) continue;
+    if (call.op_class != OpClass::LoaderStart && call.op_class != OpClass::ModuleLoad &&
+        call.op_class != OpClass::Capture)
+      continue;
     starts_something.insert(step_at(steps, call.end));
   }
   for (size_t i = 0; i + 1 < steps.size(); ++i) {

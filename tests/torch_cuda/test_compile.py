@@ -11,10 +11,11 @@ import pytest
 from torch_case import ROOT
 from torch_zoo import assert_kept
 
-TRAIN = "train.py"
+TRAIN, MODELS = "train.py", "small_models.py"
 STEPS = 200
 SHORT_KERNELS = ["--batch", 256, "--width", 64, "--steps", STEPS]
 MANY_LAUNCHES = ["--depth", 30]
+TRIES, AS_FAST = 3, 1.25
 
 
 @pytest.fixture(scope="module")
@@ -40,12 +41,22 @@ def test_every_kernel_of_compiled_code_is_recorded(zoo, triton, mode, tmp_path):
     assert any(kernel["name"].startswith("triton_") for kernel in kernels)
 
 
-def test_the_compiler_gains_what_is_foretold(zoo, triton):
-    eager = zoo.run(TRAIN, [*SHORT_KERNELS, *MANY_LAUNCHES])
-    found = eager.find("launch-bound")
-    assert found and (found["fix"]["setting"], found["fix"]["value"]) == ("torch.compile", 'mode="reduce-overhead"'), eager.say()
-    compiled = zoo.run(TRAIN, [*SHORT_KERNELS, *MANY_LAUNCHES, "--compile", "reduce-overhead"], triton)
-    assert_kept(found, eager, compiled)
+def speed_changed(*jobs):
+    """By how much the machine did, from the start of the first job to the end of the last: longest by shortest time of the same loop."""
+    loops = [ms for job in jobs for ms in job.said["loops_ms"]]
+    return max(loops) / min(loops)
+
+
+@pytest.mark.parametrize("model", ["mlp of 30 layers", "8 residual blocks"])
+def test_the_compiler_gains_what_is_foretold(zoo, triton, model):
+    for attempt in range(TRIES):
+        eager = zoo.run(MODELS, [model], {"ATTEMPT": str(attempt)})
+        found = eager.find("launch-bound")
+        assert found and (found["fix"]["setting"], found["fix"]["value"]) == ("torch.compile", 'mode="reduce-overhead"'), eager.say()
+        compiled = zoo.run(MODELS, [model, "--compile", "reduce-overhead"], {"ATTEMPT": str(attempt), **triton})
+        if speed_changed(eager, compiled) < AS_FAST:
+            return assert_kept(found, eager, compiled)
+    pytest.skip(f"the machine became up to {speed_changed(eager, compiled):.1f} times as slow meanwhile")
 
 
 def test_a_step_in_a_graph_is_a_step(zoo):

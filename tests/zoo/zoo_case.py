@@ -81,9 +81,14 @@ class Job:
         return [finding["id"] for finding in self.findings if finding["severity"] != "info"]
 
     @property
+    def said(self):
+        """What the program found out of itself: {"step_ms": ...} on its last line."""
+        return json.loads(self.injected.stdout.splitlines()[-1])
+
+    @property
     def contended(self):
         """The complaint that is true of the machine that the tests ran on by what the job logged."""
-        share = json.loads(self.injected.stdout.splitlines()[-1])["run_delay_share"] if self.is_python else 0
+        share = self.said["run_delay_share"] if self.is_python else 0
         return {"cpu-contention"} if share >= CONTENDED else set()
 
     @property
@@ -96,8 +101,8 @@ class Job:
 
     @property
     def own_step_ms(self):
-        """The mean step by the program's own clock: it prints {"step_ms": ...} on its last line."""
-        return json.loads(self.injected.stdout.splitlines()[-1])["step_ms"]
+        """The mean step by the program's own clock."""
+        return self.said["step_ms"]
 
     def say(self):
         """What was concluded, for a failing test."""

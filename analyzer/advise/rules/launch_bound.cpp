@@ -20,10 +20,12 @@ constexpr double kDispatchNs = 100e3;
 constexpr double kRecurs = 0.5;
 constexpr double kGraphKernelGapNs = 1e3;
 // Host time of forward and backward compiled with mode="reduce-overhead" (guards, CUDA graph trees,
-// gradients' accumulation): PyTorch 2.13, six models of 37 to 361 launches and 11 to 75 parameters a step
-// kept the time of 39, 46, 74, 30, 54 and 84 launches, where these two make 37, 58, 115, 34, 66 and 74.
-constexpr double kCompiledLaunches = 25, kCompiledShare = 0.25;
-constexpr double kLeastOfKept = 0.6, kMostOfKept = 1.4;
+// gradients' accumulation), in mean launches of the same model before. PyTorch 2.13, the six models of
+// tests/torch_cuda/programs/small_models.py with 37, 47, 131, 163, 196 and 361 launches a step, three times
+// each, on a machine whose speed changed: 30 to 33, 29 to 52, 37 to 46, 54 to 68, 61 to 84 and 62 to 129,
+// where these two make 36, 37, 50, 54, 59 and 84.
+constexpr double kCompiledLaunches = 30, kCompiledShare = 0.15;
+constexpr double kLeastOfKept = 0.5, kMostOfKept = 1.5;
 
 constexpr Threshold kThresholds[] = {
     {"device idle between launches that follow each other", kLeastShare, "of the step",
@@ -39,7 +41,8 @@ constexpr Threshold kThresholds[] = {
      "about 1 us measured on recent devices; the interval begins with none"},
     {"launches whose time a step compiled by PyTorch still takes", kCompiledLaunches, "a step",
      "measured with six models and PyTorch 2.13"},
-    {"and of its launches' time", kCompiledShare, "of it", "likewise; 60 to 140 % of both together"},
+    {"and of its launches' time", kCompiledShare, "of it",
+     "likewise; half to one and a half times both together"},
     kLeastGain,
 };
 
@@ -163,9 +166,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.fix.location =
       call_location(input.run, input.process, launches.first->thread, launches.first->call);
   const bool is_torch = input.process.facts.contains("torch");
-  const bool is_compiler_worth_it = is_torch && by_compiler.is_worth_it();
-  finding.prediction = (is_compiler_worth_it ? by_compiler : by_graph).prediction();
-  if (is_compiler_worth_it)
+  auto compiled = is_torch && by_compiler.is_worth_it() ? by_compiler.prediction() : std::nullopt;
+  // One that may as well be a loss is no answer where the graph is one.
+  const bool names_compiler = compiled ? compiled->speedup.low >= 1 : is_torch && !by_graph.prediction();
+  finding.prediction = names_compiler ? std::move(compiled) : by_graph.prediction();
+  if (names_compiler)
     name_compiler(finding, by_graph.prediction());
   else
     name_graph(finding, is_torch);

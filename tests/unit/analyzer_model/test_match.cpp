@@ -27,11 +27,17 @@ class WithoutRecord : public test::RunTest {
     trace_.stream(1, 0, 0, 7);
   }
   uint32_t call(std::string_view name, OpClass op_class, uint8_t flags = 0) {
-    slots_.host(trace_.operation(name, op_class), next(), time_ + 5, ++id_, 0, flags);
+    const uint64_t begin = next();
+    slots_.host(trace_.operation(name, op_class), begin, begin + 5, ++id_, 0, flags);
     return id_;
   }
+  void launch_of(Slots& thread) {
+    const uint64_t begin = next();
+    thread.host(trace_.operation("cudaLaunchKernel", OpClass::Launch), begin, begin + 5, ++id_);
+  }
   uint32_t move(std::string_view name, OpClass op_class, uint64_t bytes, uint8_t direction) {
-    slots_.host(trace_.operation(name, op_class), next(), time_ + 5, ++id_, 0,
+    const uint64_t begin = next();
+    slots_.host(trace_.operation(name, op_class), begin, begin + 5, ++id_, 0,
                 trace::CallDetail(bytes, 0, 7, direction, 0, 0));
     return id_;
   }
@@ -90,6 +96,24 @@ TEST_F(WithoutRecord, WhatNeedsNoneIsNotMissing) {
   const CallsWithoutRecord missing = count();
   EXPECT_EQ(missing.all(), 0u);
   EXPECT_EQ(missing.unclear, 0u);
+}
+
+// Of whichever thread: autograd's launches go into the graph that the training thread captures.
+TEST_F(WithoutRecord, ACaptureIsTheProcesss) {
+  Slots autograd;
+  call("cudaStreamBeginCapture", OpClass::Capture);
+  launch_of(autograd);
+  call("cudaStreamEndCapture", OpClass::Capture);
+  launch_of(autograd);
+  trace_.thread(0, 6, autograd);
+  EXPECT_EQ(count().launches, 1u);
+}
+
+// Killed meanwhile, or ended where nobody saw it.
+TEST_F(WithoutRecord, ACaptureWithoutAnEndIsNone) {
+  call("cudaStreamBeginCapture", OpClass::Capture);
+  call("cudaLaunchKernel", OpClass::Launch);
+  EXPECT_EQ(count().launches, 1u);
 }
 
 TEST_F(WithoutRecord, WhatIsNotKnownToNeedOneIsCountedApart) {
