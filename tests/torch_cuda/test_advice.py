@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The story of articles on slow training, told by reports: an image training whose augmentation keeps the device idle for
 more than half of the time. With a core left, more workers; with none, augmentation on the device, a batch that fills it, and
-products in TF32. Each is what the report before proposes, by name and with what it gains."""
+products in TF32. Each is what the report before proposes, by name and with what it gains.
+
+On an A10: its tensor cores in TF32 are twice as fast as its FP32, so that what is foretold of them is no wide interval."""
 
 import os
 
@@ -9,17 +11,16 @@ import pytest
 from torch_zoo import assert_kept, samples_per_s
 
 TRAIN = "train_images.py"
-STEPS = 151  # so many that the wait for the first batch, which predictions count as well, is below 1 % of them
-ON_HOST = ["--batch", 32, "--augment-ms", 1.5]
+ON_HOST = ["--batch", 32, "--augment-ms", 2]
 # Twice as long for two workers, on as many CPUs as they are.
-WITHOUT_A_CORE = ["--batch", 32, "--augment-ms", 3, "--augment-by", "computing", "--workers", 2]
-# What is left of an image on the host when the device augments it: so little that one worker feeds the fastest of the runs.
-ON_DEVICE = ["--augment-ms", 0.05]
+WITHOUT_A_CORE = ["--batch", 32, "--augment-ms", 4, "--augment-by", "computing", "--workers", 2]
+# What is left of an image on the host when the device augments it: so little that the same workers feed the fastest run.
+ON_DEVICE = ["--augment-ms", 0.05, "--workers", 2]
 TWO_CPUS = ("taskset", "-c", ",".join(str(cpu) for cpu in sorted(os.sched_getaffinity(0))[:2]))
 
 
 def run(zoo, *arguments, prefix=()):
-    return zoo.run(TRAIN, ["--steps", STEPS, *arguments], prefix=prefix)
+    return zoo.run(TRAIN, arguments, {"DEVICE": "a10"}, prefix)
 
 
 def device_use(job):

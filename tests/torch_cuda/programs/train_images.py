@@ -28,8 +28,9 @@ def options():
     parser.add_argument("--augment-ms", type=float, default=3, help="for an image")
     parser.add_argument("--augment-by", choices=["sleeping", "computing"], default="sleeping")
     parser.add_argument("--size", type=int, default=32)
-    parser.add_argument("--width", type=int, default=512)
-    parser.add_argument("--depth", type=int, default=30)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--kernel", type=int, default=13, help="its edge: large ones keep the device busy with few launches")
+    parser.add_argument("--depth", type=int, default=20)
     return parser.parse_args()
 
 
@@ -56,9 +57,9 @@ class Images(Dataset):
 
 
 def make_model(args):
-    layers = [nn.Conv2d(3, args.width, 16, stride=16), nn.ReLU()]
+    layers = [nn.Conv2d(3, args.width, 8, stride=8), nn.ReLU()]
     for _ in range(args.depth):
-        layers += [nn.Conv2d(args.width, args.width, 3, padding=1, bias=False), nn.BatchNorm2d(args.width), nn.ReLU()]
+        layers += [nn.Conv2d(args.width, args.width, args.kernel, padding="same", bias=False), nn.BatchNorm2d(args.width), nn.ReLU()]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(args.width, CLASSES))
 
 

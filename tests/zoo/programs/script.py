@@ -106,7 +106,7 @@ class Script:
             time.sleep(options.sleep_ms / 1e3)
         if options.collect:
             gc.collect()
-        if options.log_every and number % options.log_every == 0:
+        if options.log_every and number % options.log_every == options.log_every - 1:
             os.write(self.terminal, b"." * 8 * PIPE_BYTES)
         if options.save_every and number % options.save_every == options.save_every - 1:
             self.save()
