@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "analyzer/model/cpu_time.h"
 #include "analyzer/predict/loader_replay.h"
 
 namespace gpuwatch::advise {
@@ -175,7 +176,7 @@ void add_machine(const model::Process& process, uint32_t loader, model::Interval
   }
   if (!first || last->time <= first->time) return;
   const double wall = double(last->time - first->time);
-  facts.sampled_worker_cpu_ns = std::max(0.0, double(last->children_cpu_ns - first->children_cpu_ns));
+  facts.sampled_worker_cpu_ns = model::cpu_time(process, {first->time, last->time}).workers_ns;
   add_fetches_in(process, loader, {first->time, last->time}, facts);
   facts.disk_busy_share = std::clamp(double(last->disk_busy_ns - first->disk_busy_ns) / wall, 0.0, 1.0);
   if (last->disk_read_bytes > first->disk_read_bytes)

@@ -5,6 +5,8 @@
 #include <charconv>
 #include <cmath>
 
+#include "analyzer/model/cpu_time.h"
+
 namespace gpuwatch::advise {
 namespace {
 
@@ -18,25 +20,6 @@ double growth(Ns before, Ns after) {
 double growth(uint64_t before, uint64_t after) {
   return after > before ? double(after - before) : 0;
 }
-
-}  // namespace
-
-CpuTime cpu_time(const model::Process& process, model::Interval span) {
-  CpuTime result;
-  const Sample* last = nullptr;
-  for (const Sample& sample : process.samples) {
-    if (sample.time < span.begin || sample.time > span.end) continue;
-    if (last) {
-      result.own_ns += growth(last->cpu_ns, sample.cpu_ns);
-      result.workers_ns += growth(last->children_cpu_ns, sample.children_cpu_ns);
-      result.is_least |= sample.children_cpu_ns < last->children_cpu_ns;
-    }
-    last = &sample;
-  }
-  return result;
-}
-
-namespace {
 
 // Samples are taken by whichever thread comes by, in most jobs by the training thread alone: a difference
 // that no one thread can have made is left out.
@@ -56,7 +39,7 @@ void add_cpu(const RuleInput& input, model::Interval span, MachineUse& use) {
   const double wall_ns = use.wall_s * 1e9;
   for (const model::Process& process : input.run.processes) {
     if (!process.is_rank() || process.host != input.process.host) continue;
-    const CpuTime time = cpu_time(process, span);
+    const model::CpuTime time = model::cpu_time(process, span);
     use.job_cores += (time.own_ns + time.workers_ns) / wall_ns;
     use.worker_cores += time.workers_ns / wall_ns;
   }

@@ -25,14 +25,6 @@ struct MachineUse {
   double most_shm_used_bytes = 0;
 };
 
-// CPU time of one rank between the samples in a span of time. A worker that ends takes its count with it:
-// such a second counts for the rank alone, and the workers used more than is known.
-struct CpuTime {
-  double own_ns = 0, workers_ns = 0;
-  bool is_least = false;  // workers ended meanwhile
-};
-CpuTime cpu_time(const model::Process& process, model::Interval span);
-
 // nullopt: fewer than two samples within the recorded steps.
 std::optional<MachineUse> machine_use(const RuleInput& input);
 

@@ -16,8 +16,6 @@ namespace {
 
 using trace::OpClass;
 
-constexpr double kWarmUpFactor = 2;  // times the median; a first epoch's start is never that small
-
 // Calls of a class on a thread that are not inside another one of that class.
 template <typename Wanted>
 std::vector<const HostCall*> outermost(const Thread& thread, Wanted wanted) {

@@ -10,6 +10,10 @@
 
 namespace gpuwatch::model {
 
+// A first step of more than so many times the median is warm-up: it starts workers, loads kernels. A first
+// epoch's start is never that small.
+inline constexpr double kWarmUpFactor = 2;
+
 struct Step {
   Ns begin = 0;
   Ns end = 0;

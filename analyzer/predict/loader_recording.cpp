@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/model/cpu_time.h"
 #include "analyzer/predict/hand_over.h"
 #include "analyzer/predict/loader_replay.h"
 #include "analyzer/predict/restart.h"
@@ -155,9 +156,10 @@ std::optional<CpuUse> cpu_use(const Process& process, const RankAttribution& ran
   if (!first || last->time - first->time < 900'000'000) return std::nullopt;
   double wall = double(last->time - first->time);
   CpuUse use{first->time, last->time};
-  use.own = double(last->cpu_ns - first->cpu_ns) / wall;
+  const model::CpuTime time = model::cpu_time(process, {first->time, last->time});
+  use.own = time.own_ns / wall;
+  use.children = time.workers_ns / wall;
   use.run_delay = std::max(0.0, double(last->run_delay_ns - first->run_delay_ns) / wall);
-  use.children = std::max(0.0, double(last->children_cpu_ns - first->children_cpu_ns) / wall);
   use.machine = double(last->cpu_total_ns - first->cpu_total_ns) / wall;
   use.machine_idle = double(last->cpu_idle_ns - first->cpu_idle_ns) / wall;
   return use;
@@ -337,10 +339,6 @@ void add_passes(const Process& process, const RankAttribution& rank, uint32_t lo
     const std::optional<double> own_ns = own_restart_ns(rank, *pass, ends);
     recorded.is_counted = own_ns.has_value();
     recorded.own_ns = own_ns.value_or(0);
-    // A run without workers has no start; under another setting its first batch is one, and warm-up.
-    if (recorded.is_first && pass->workers.empty() && recorded.batches.size() > 1 &&
-        recorded.batches[1].counted)
-      recorded.batches[0].counted = recorded.is_counted = false;
     for (const BatchCost& batch : recorded.batches)
       if (batch.pin_ns > 0) pinned.add(batch.pin_ns);
     recording.passes.push_back(std::move(recorded));

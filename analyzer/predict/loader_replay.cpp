@@ -7,6 +7,7 @@
 #include <cmath>
 #include <random>
 
+#include "analyzer/model/steps.h"
 #include "analyzer/predict/loader_simulation.h"
 
 namespace gpuwatch::predict {
@@ -101,18 +102,36 @@ std::vector<LoaderRecording> open_questions(const LoaderRecording& recording, co
   return result;
 }
 
+// The steps that a report of the replayed run would count: a first one that waits for its workers to come up
+// and is so long that it is warm-up is none of them, whatever it was in the recorded run.
+StepTime counted_steps(const LoaderRecording& recording, const Totals& totals) {
+  const StepTime& first = totals.first_step;
+  StepTime result = totals.steps;
+  const double step_ns =
+      result.batches ? result.sum_ns() / double(result.batches) * recording.batches_per_step : 0;
+  if (result.batches && first.sum_ns() > model::kWarmUpFactor * step_ns) return result;
+  result.wait_ns += first.wait_ns;
+  result.think_ns += first.think_ns;
+  result.restart_ns += first.restart_ns;
+  result.batches += first.batches;
+  return result;
+}
+
 LoaderReplay replay_with(const LoaderRecording& recording, LoaderSetting setting, double fixed_part) {
   Totals totals;
   for (const RecordedPass& pass : recording.passes) {
     PassSimulation(recording, pass, setting).run(totals);
-    if (pass.is_counted) totals.restart_ns += restart_ns(recording, pass, setting, fixed_part);
+    if (pass.is_counted)
+      (pass.is_first ? totals.first_step : totals.steps).restart_ns +=
+          restart_ns(recording, pass, setting, fixed_part);
   }
   LoaderReplay result;
-  if (totals.batches == 0) return result;
-  double per_step = recording.batches_per_step / double(totals.batches) / kNsPerMs;
-  result.wait_ms = totals.wait_ns * per_step;
-  result.think_ms = totals.think_ns * per_step;
-  result.restart_ms = totals.restart_ns * per_step;
+  const StepTime steps = counted_steps(recording, totals);
+  if (steps.batches == 0) return result;
+  double per_step = recording.batches_per_step / double(steps.batches) / kNsPerMs;
+  result.wait_ms = steps.wait_ns * per_step;
+  result.think_ms = steps.think_ns * per_step;
+  result.restart_ms = steps.restart_ns * per_step;
   result.step_ms = result.wait_ms + result.think_ms + result.restart_ms;
   if (totals.service_ns > 0) result.fetch_stretch = totals.fetch_wall_ns / totals.service_ns;
   if (totals.span_ns <= 0) return result;

@@ -50,6 +50,12 @@ BatchCost PassSimulation::cost(size_t batch) const {
   return result;
 }
 
+// What the batch that is being taken counts for.
+StepTime& PassSimulation::step_time() {
+  const bool is_in_first = pass_.is_first && double(taken_) + 0.5 < recording_.batches_per_step;
+  return is_in_first ? totals_->first_step : totals_->steps;
+}
+
 void PassSimulation::run(Totals& totals) {
   totals_ = &totals;
   owner_of_.assign(pass_.batches.size(), 0);
@@ -114,7 +120,7 @@ void PassSimulation::look_for_batch() {
 }
 
 void PassSimulation::leave_next() {
-  if (pass_.batches[taken_].counted) totals_->wait_ns += now_ - entered_next_;
+  if (pass_.batches[taken_].counted) step_time().wait_ns += now_ - entered_next_;
   if (!workers_.empty()) {
     --workers_[owner_of_[returning_]].owed;
     if (sent_ < pass_.batches.size()) send_index(false);
@@ -126,8 +132,8 @@ void PassSimulation::leave_next() {
 
 void PassSimulation::end_think() {
   if (pass_.batches[taken_].counted) {
-    totals_->think_ns += now_ - think_began_;
-    ++totals_->batches;
+    step_time().think_ns += now_ - think_began_;
+    ++step_time().batches;
   }
   if (++taken_ < pass_.batches.size()) enter_next();
 }

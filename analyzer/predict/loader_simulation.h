@@ -11,10 +11,18 @@
 
 namespace gpuwatch::predict {
 
-struct Totals {
-  double wait_ns = 0, think_ns = 0, fetch_wall_ns = 0, service_ns = 0, restart_ns = 0;
-  double span_ns = 0, cpu_ns = 0, worker_ns = 0, pin_ns = 0;  // all batches; cpu_ns: core time used
+// Of counted batches, the consumer's time.
+struct StepTime {
+  double wait_ns = 0, think_ns = 0, restart_ns = 0;
   size_t batches = 0;
+
+  double sum_ns() const { return wait_ns + think_ns + restart_ns; }
+};
+
+struct Totals {
+  StepTime first_step, steps;                                 // the run's first, and all others
+  double fetch_wall_ns = 0, service_ns = 0;                   // of counted batches
+  double span_ns = 0, cpu_ns = 0, worker_ns = 0, pin_ns = 0;  // all batches; cpu_ns: core time used
 };
 
 class PassSimulation {
@@ -61,6 +69,7 @@ class PassSimulation {
   };
 
   BatchCost cost(size_t batch) const;
+  StepTime& step_time();
   size_t next_worker();
   void send_index(bool is_cold);
   void enter_next();

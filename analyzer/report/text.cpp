@@ -8,6 +8,7 @@
 #include "analyzer/advise/machine.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/io/printable.h"
+#include "analyzer/model/cpu_time.h"
 #include "analyzer/model/stacks.h"
 #include "analyzer/report/facts.h"
 
@@ -235,7 +236,7 @@ std::string cpu_words(const model::Process& process) {
   if (process.samples.size() < 2) return "";
   const model::Interval span{process.samples.front().time, process.samples.back().time};
   if (span.length() <= 0) return "";
-  const advise::CpuTime time = advise::cpu_time(process, span);
+  const model::CpuTime time = model::cpu_time(process, span);
   const double cores = (time.own_ns + time.workers_ns) / double(span.length());
   return fmt::format("{}{:.1f} of {} cores used", time.is_least ? "at least " : "", cores, process.cpu_count);
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/model/steps.h"
 #include "libinject/trace/layout.h"
 
 namespace gpuwatch::test {
@@ -111,6 +112,10 @@ void set_shares(Job& job, std::initializer_list<std::pair<Category, double>> sha
   }
 }
 
+size_t LoaderSchedule::warm_up_steps() const {
+  return batches[1].asked - batches[0].asked > model::kWarmUpFactor * mean_step_ms(1) ? 1 : 0;
+}
+
 double LoaderSchedule::mean_step_ms(size_t skip) const {
   return (end - batches[skip].asked) / double(batches.size() - skip);
 }
@@ -184,6 +189,7 @@ Job make_loader_job(const LoaderJob& wanted) {
     steps.push_back({at_ms(from.asked), at_ms(end)});
   }
   process.passes = {pass};
+  steps.erase(steps.begin(), steps.begin() + long(schedule.warm_up_steps()));
   set_steps(job, steps);
   set_shares(job, {{Category::InputTransform, waited / schedule.end}});
   job.rank().series.samples_per_step = 64;

@@ -43,6 +43,8 @@ struct LoaderSchedule {
   };
   std::vector<Batch> batches;
   double end = 0;
+  size_t warm_up_steps() const;  // 1: the first waits so long for its batch
+  double mean_step_ms() const { return mean_step_ms(warm_up_steps()); }
   double mean_step_ms(size_t skip) const;
 };
 LoaderSchedule loader_schedule(const LoaderJob& job);

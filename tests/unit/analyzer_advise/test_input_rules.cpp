@@ -162,16 +162,21 @@ TEST(InputCacheable, IsSilentWhereItDoesNotFitOrIsCachedAlready) {
   EXPECT_EQ(find(diagnose_job(two_passes(0.4, 2'000'000'000)), "input-cacheable"), nullptr);
 }
 
+// Training is so quick that it waits for as many workers as there are cores.
 TEST(CollateCost, IsCollatingThatTakesMostOfTheFetch) {
   LoaderJob wanted;
+  wanted.think_ms = [](size_t) { return 0.2; };
   wanted.describe = [](model::Batch& batch) { batch.collate_ns = 7'000'000; };
   const Diagnosis diagnosis = diagnose_job(test::make_loader_job(wanted));
   const Finding* finding = find(diagnosis, "collate-cost");
   ASSERT_NE(finding, nullptr);
   ASSERT_TRUE(finding->prediction);
-  LoaderJob fixed;
+  const Finding* workers = find(diagnosis, "dataloader-workers");
+  ASSERT_NE(workers, nullptr);
+  LoaderJob fixed = wanted;
+  fixed.workers = std::stoi(workers->fix.value);
   fixed.service_ms = [](size_t) { return 3.0; };
-  const double really = test::loader_schedule(fixed).mean_step_ms(0);
+  const double really = test::loader_schedule(fixed).mean_step_ms();
   EXPECT_LE(finding->prediction->value.low, really);
   EXPECT_GE(finding->prediction->value.high, really);
 }

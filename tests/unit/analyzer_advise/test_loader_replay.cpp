@@ -66,6 +66,32 @@ TEST(LoaderReplay, AgreesWithTheRecurrenceOnUnevenBatches) {
   }
 }
 
+// 100 batches of 16 ms, one worker: each step waits for it, the first one whole.
+LoaderRecording with_first_step() {
+  LoaderRecording recording = constant(16, 4, 0, 8, 100);
+  RecordedPass& pass = recording.passes[0];
+  pass.is_first = pass.is_counted = true;
+  for (BatchCost& batch : pass.batches) batch.counted = true;
+  recording.setting.workers = 1;
+  return recording;
+}
+
+TEST(LoaderReplay, LeavesOutAFirstStepThatIsWarmUpUnderTheNewSetting) {
+  const LoaderRecording recording = with_first_step();
+  EXPECT_NEAR(step_ms(recording, 1), (20 + 99 * 16) / 100.0, 1e-3);
+  // Of 20 ms, in a run of steps of 8: more than twice as long.
+  EXPECT_NEAR(step_ms(recording, 2), 8, 0.1);
+  EXPECT_NEAR(step_ms(recording, 4), 4, 0.1);
+}
+
+TEST(LoaderReplay, CountsTheStartOfWorkersWithTheFirstStep) {
+  LoaderRecording recording = with_first_step();
+  recording.restart.come_up_ns = 5e6;
+  EXPECT_NEAR(step_ms(recording, 1), (25 + 99 * 16) / 100.0, 1e-3);
+  recording.restart.come_up_ns = 500e6;
+  EXPECT_NEAR(step_ms(recording, 1), 16, 1e-3);
+}
+
 TEST(LoaderReplay, PromisesNothingThatTheCoresCannotKeep) {
   LoaderRecording recording = constant(10, 1, 1.0, 1);
   EXPECT_GT(step_ms(recording, 4), 9.99);  // 10 ms of CPU for each batch, one core
@@ -165,11 +191,10 @@ LoaderRecording epochs() {
 TEST(LoaderReplay, StartsWorkersAnewInEachPassUnlessTheyLive) {
   LoaderRecording recording = epochs();
   double cold = 5 + 2 * (30 + 10) + 20 + 10, warm = 5 + 2 + 10;  // own, workers, up, first batch
-  double first = cold - 2 * 10;                                  // nothing to stop before the first pass
-  LoaderSetting setting{.workers = 2};
-  EXPECT_NEAR(step_ms(recording, setting), 20 + (first + 9 * cold) / 400, 1e-3);
+  LoaderSetting setting{.workers = 2};                           // the run's first step is warm-up
+  EXPECT_NEAR(step_ms(recording, setting), 20 + 9 * cold / 399, 1e-3);
   setting.persistent = true;
-  EXPECT_NEAR(step_ms(recording, setting), 20 + (first + 9 * warm) / 400, 1e-3);
+  EXPECT_NEAR(step_ms(recording, setting), 20 + 9 * warm / 399, 1e-3);
 }
 
 TEST(LoaderReplay, CountsHalfOfARestartForThePassAndHalfForEachWorker) {
@@ -222,7 +247,7 @@ TEST(LoaderRecording, ReplaysTheUnchangedRunAndPredictsAnother) {
   for (int workers : {1, 3, 4, 6}) {
     LoaderJob other = recorded;
     other.workers = workers;
-    double expected = test::loader_schedule(other).mean_step_ms(0);
+    double expected = test::loader_schedule(other).mean_step_ms();
     EXPECT_NEAR(step_ms(*recording, workers), expected, expected * 0.02) << workers << " workers";
   }
 }

@@ -40,7 +40,7 @@ TEST(DataloaderWorkers, NamesTheSmallestCountThatIsEnough) {
   ASSERT_TRUE(first.prediction);
   LoaderJob fixed = job;
   fixed.workers = 3;
-  double really = test::loader_schedule(fixed).mean_step_ms(0);
+  double really = test::loader_schedule(fixed).mean_step_ms();
   EXPECT_LE(first.prediction->value.low, really);
   EXPECT_GE(first.prediction->value.high, really);
   EXPECT_NEAR(first.prediction->now, 10, 0.2);
@@ -151,7 +151,7 @@ TEST(DataloaderPrefetch, EvensOutBatchesOfUnequalTime) {
   ASSERT_NE(finding, nullptr);
   LoaderJob fixed = uneven();
   fixed.prefetch_factor = std::stoi(finding->fix.value);
-  double really = test::loader_schedule(fixed).mean_step_ms(0);
+  double really = test::loader_schedule(fixed).mean_step_ms();
   ASSERT_TRUE(finding->prediction);
   EXPECT_LE(finding->prediction->value.low, really);
   EXPECT_GE(finding->prediction->value.high, really);

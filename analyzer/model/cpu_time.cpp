@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/cpu_time.h"
+
+#include <algorithm>
+
+namespace gpuwatch::model {
+
+CpuTime cpu_time(const Process& process, Interval span) {
+  CpuTime result;
+  const Sample* last = nullptr;
+  for (const Sample& sample : process.samples) {
+    if (sample.time < span.begin || sample.time > span.end) continue;
+    if (last) {
+      result.own_ns += double(std::max<Ns>(0, sample.cpu_ns - last->cpu_ns));
+      result.workers_ns += double(std::max<Ns>(0, sample.children_cpu_ns - last->children_cpu_ns));
+      result.is_least |= sample.children_cpu_ns < last->children_cpu_ns;
+    }
+    last = &sample;
+  }
+  return result;
+}
+
+}  // namespace gpuwatch::model
