@@ -57,7 +57,7 @@ RuleInput make_input(const model::Run& run, const attribute::RankAttribution& ra
   input.loader_check = replays.loader_check;
   input.stream_check = replays.stream_check;
   input.facts = replays.facts ? &*replays.facts : nullptr;
-  input.now_ms = input.streams ? input.streams->measured_step_ms : rank.mean_step_ms();
+  assume_nothing(input);
   return input;
 }
 
@@ -104,8 +104,8 @@ bool apply(const Fix& fix, predict::LoaderSetting& setting) {
   return true;
 }
 
-// What applying `finding`, of a step's time, leaves for the ones after it.
-void assume(RuleInput& input, const Finding& finding) {
+// What applying `finding`, of a step's time, leaves for the ones after it. `streams` keeps their timeline.
+void assume(RuleInput& input, const Finding& finding, predict::StreamRecording& streams) {
   input.now_ms = finding.prediction->value.expected;
   const predict::LoaderRecording* loader = input.loader      ? input.loader
                                            : input.producers ? &input.producers->loader
@@ -116,6 +116,10 @@ void assume(RuleInput& input, const Finding& finding) {
   input.assumed_loader = setting;
   double recorded = predict::replay(*loader, loader->setting).wait_ms;
   input.input_factor = recorded > 0 ? predict::replay(*loader, setting).wait_ms / recorded : 1;
+  if (!input.streams) return;
+  streams = with_assumed_input(input);
+  input.assumed_streams = &streams;
+  input.assumed_step_ms = predict::replay(streams).step_ms;
 }
 
 // A rule compares replays with each other; the prediction starts from the recorded step, and decides. One
@@ -148,6 +152,7 @@ std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Find
 std::vector<Finding> rank_findings(const RuleInput& recorded) {
   std::vector<Finding> result;
   RuleInput input = recorded;
+  predict::StreamRecording streams;
   std::string applied;
   for (std::vector<Finding> open = evaluate_all(input, result); !open.empty();) {
     auto best = std::min_element(open.begin(), open.end(), ranks_before);
@@ -159,7 +164,7 @@ std::vector<Finding> rank_findings(const RuleInput& recorded) {
         first.severity != Severity::kInfo && first.prediction && !first.is_conditional;
     result.push_back(first);
     if (!changes_what_follows) continue;
-    assume(input, first);
+    assume(input, first, streams);
     applied += (applied.empty() ? "" : ", ") + first.fix.summary;
     open = evaluate_all(input, result);
   }

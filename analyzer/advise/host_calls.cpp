@@ -52,7 +52,8 @@ predict::Range shortened_steps(const RuleInput& input, const HostCalls& calls, d
   std::vector<double> means;
   for (int i = 0; i < kResamples; ++i) means.push_back(resampled_mean(after, random));
   std::sort(means.begin(), means.end());
-  return {means[kResamples / 20], sum / double(after.size()), means[kResamples - 1 - kResamples / 20]};
+  return predict::beyond_run_to_run(
+      {means[kResamples / 20], sum / double(after.size()), means[kResamples - 1 - kResamples / 20]});
 }
 
 // A consumer that comes earlier may have to wait. Which batch a call came after is not kept in the recording:
@@ -76,7 +77,7 @@ predict::LoaderRecording earlier_consumer(const predict::LoaderRecording& record
 
 // A timeline knows calls into CUDA and waits for data; all else is time before its next event.
 predict::StreamRecording shortened_calls(const RuleInput& input, const HostCalls& calls, double kept) {
-  predict::StreamRecording changed = assumed_streams(input);
+  predict::StreamRecording changed = *input.assumed_streams;
   const std::vector<double> inside = ns_before_events(input, changed.events, calls);
   for (size_t i = 0; i < inside.size(); ++i)
     changed.events[i].gap_ns = std::max(0.0, changed.events[i].gap_ns - (1 - kept) * inside[i]);

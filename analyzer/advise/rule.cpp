@@ -111,7 +111,7 @@ std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
   return prediction;
 }
 
-predict::StreamRecording assumed_streams(const RuleInput& input) {
+predict::StreamRecording with_assumed_input(const RuleInput& input) {
   predict::StreamRecording recording = *input.streams;
   // As many batches at once as there are workers; of other changes, what is left of the waits.
   const int before = input.loader ? input.loader->setting.workers : 0;
@@ -128,12 +128,19 @@ predict::StreamRecording assumed_streams(const RuleInput& input) {
   return recording;
 }
 
+void assume_nothing(RuleInput& input) {
+  input.now_ms = input.streams ? input.streams->measured_step_ms : input.rank.mean_step_ms();
+  input.input_factor = 1;
+  input.assumed_loader.reset();
+  input.assumed_streams = input.streams;
+  input.assumed_step_ms = input.stream_check.replayed_ms;
+}
+
 std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
                                                      const predict::StreamRecording& changed) {
-  double before = predict::replay(assumed_streams(input)).step_ms;
-  if (before <= 0) return std::nullopt;
+  if (input.assumed_step_ms <= 0) return std::nullopt;
   // The replay's own error cancels in the ratio of two replays; the check still widens the interval by it.
-  double scale = input.now_ms / before;
+  double scale = input.now_ms / input.assumed_step_ms;
   predict::Range range = predict::replay_range(changed);
   for (double* value : {&range.low, &range.expected, &range.high}) *value *= scale;
   auto prediction = predict::step_prediction(input.stream_check, range, input.now_ms, 0);

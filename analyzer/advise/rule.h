@@ -46,6 +46,8 @@ struct RuleInput {
   std::optional<predict::LoaderSetting> assumed_loader{};
   double now_ms = 0;        // step time that a prediction starts from
   double input_factor = 1;  // input waits that are left, against the recorded ones
+  const predict::StreamRecording* assumed_streams = nullptr;  // what a rule changes and replays
+  double assumed_step_ms = 0;                                 // replayed without a change
 
   predict::LoaderSetting loader_setting() const {
     return assumed_loader ? *assumed_loader : loader ? loader->setting : predict::LoaderSetting{};
@@ -82,8 +84,10 @@ std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
                                                      predict::LoaderSetting setting);
 std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
                                                      const predict::StreamRecording& changed);
-// The recorded timeline with `input_factor` applied; what a rule changes and replays.
-predict::StreamRecording assumed_streams(const RuleInput& input);
+// The recorded timeline with `input_factor` and the workers of `assumed_loader`.
+predict::StreamRecording with_assumed_input(const RuleInput& input);
+// Predictions start from the recorded step again.
+void assume_nothing(RuleInput& input);
 
 double expected_step_ms(const RuleInput& input, const predict::LoaderRecording& loader,
                         predict::LoaderSetting setting);

@@ -41,6 +41,29 @@ std::vector<Launch> launches_of(const Process& process) {
   return launches;
 }
 
+// Correlation ids that device records carry.
+class RecordedIds {
+ public:
+  explicit RecordedIds(const Process& process) {
+    for (const auto& device : process.devices)
+      for (const auto& op : device.operations) ids_.push_back(op.correlation);
+    if (!std::ranges::is_sorted(ids_)) std::ranges::sort(ids_);
+    hint_ = ids_.begin();
+  }
+
+  // Ids of successive calls grow: the next is mostly where the last one was found, or just behind it.
+  bool contains(uint32_t id) {
+    while (hint_ != ids_.end() && *hint_ < id && id - *hint_ <= kNear) ++hint_;
+    if (hint_ == ids_.end() || *hint_ != id) hint_ = std::ranges::lower_bound(ids_, id);
+    return hint_ != ids_.end() && *hint_ == id;
+  }
+
+ private:
+  static constexpr uint32_t kNear = 16;
+  std::vector<uint32_t> ids_;
+  std::vector<uint32_t>::const_iterator hint_;
+};
+
 // Where a call without a record counts; null where it needs none.
 uint64_t* count_of(CallsWithoutRecord& counts, const Thread& thread, const HostCall& call,
                    const std::string& name) {
@@ -87,16 +110,13 @@ MatchCount match_launches(Process& process) {
 }
 
 void count_calls_without_record(Run& run, const Process& process) {
-  std::vector<uint32_t> recorded;
-  for (const auto& device : process.devices)
-    for (const auto& op : device.operations) recorded.push_back(op.correlation);
-  std::sort(recorded.begin(), recorded.end());
+  RecordedIds recorded(process);
   // Other threads' launches as well: autograd's go into the graph that the training thread captures.
   const std::vector<Interval> capturing = captures(run, process);
   for (const auto& thread : process.threads) {
     for (const auto& call : thread.calls) {
       if (call.correlation_or_object == 0 || !can_launch(call.op_class) || call.failed()) continue;
-      if (std::binary_search(recorded.begin(), recorded.end(), call.correlation_or_object)) continue;
+      if (recorded.contains(call.correlation_or_object)) continue;
       if (is_captured(capturing, call)) continue;
       const std::string& name = run.operations[call.operation].name;
       if (uint64_t* count = count_of(run.without_record, thread, call, name)) ++*count;

@@ -333,9 +333,12 @@ void add_passes(const Process& process, const RankAttribution& rank, uint32_t lo
                             [&](const LoaderPass& pass) { return pass.loader == loader; });
   const std::vector<model::Interval> ends = last_nexts(process, loader);
   Mean pinned;
-  for (const LoaderPass* pass : passes) {
+  for (size_t i = 0; i < passes.size(); ++i) {
+    const LoaderPass* pass = passes[i];
     RecordedPass recorded = convert(rank, *pass, typical, recording.hand_over);
     recorded.is_first = pass == &*first;
+    const Ns next_start = i + 1 < passes.size() ? passes[i + 1]->start.begin : 0;
+    recorded.is_whole = last_next_of(*pass, next_start, ends) != nullptr;
     const std::optional<double> own_ns = own_restart_ns(rank, *pass, ends);
     recorded.is_counted = own_ns.has_value();
     recorded.own_ns = own_ns.value_or(0);

@@ -38,31 +38,52 @@ double restart_ns(const LoaderRecording& recording, const RecordedPass& pass, co
   return result + of(restart.start_ns) + of(restart.stop_ns);
 }
 
-// Blocks keep slow stretches together: batch times are not independent of their neighbours.
-std::vector<RecordedPass> resample(const LoaderRecording& recording, std::mt19937& random) {
-  std::vector<const BatchCost*> pool;
-  for (const RecordedPass& pass : recording.passes)
-    for (const BatchCost& batch : pass.batches)
-      if (batch.counted) pool.push_back(&batch);
-  size_t block = std::max<size_t>(4, size_t(std::sqrt(double(pool.size()))));
-  std::vector<RecordedPass> passes = recording.passes;
-  std::uniform_int_distribution<size_t> begin(0, pool.size() - 1);
-  size_t at = 0, left = 0;
-  for (RecordedPass& pass : passes) {
-    for (BatchCost& batch : pass.batches) {
-      if (left == 0) {
-        at = begin(random);
-        left = block;
-      }
-      bool counted = batch.counted;
-      batch = *pool[at];
-      batch.counted = counted;
-      at = (at + 1) % pool.size();
-      --left;
-    }
+// Other runs of the job as far as the recorded one shows them. Blocks keep slow stretches together: batch
+// times are not independent of their neighbours. Where the recording has all data, another run has the same
+// in another order; where it has a part, that is a sample of them.
+class Resampling {
+ public:
+  explicit Resampling(const LoaderRecording& recording) : passes_(recording.passes) {
+    for (const RecordedPass& pass : passes_)
+      for (const BatchCost& batch : pass.batches)
+        if (batch.counted) pool_.push_back(&batch);
+    block_ = std::max<size_t>(4, size_t(std::sqrt(double(pool_.size()))));
+    has_all_ = std::ranges::all_of(passes_, &RecordedPass::is_whole);
   }
-  return passes;
-}
+
+  std::vector<RecordedPass> next() {
+    const std::vector<size_t> begins = block_begins();
+    std::vector<RecordedPass> passes = passes_;
+    size_t taken = 0;
+    for (RecordedPass& pass : passes) {
+      for (BatchCost& batch : pass.batches) {
+        const size_t begin = begins[taken / block_ % begins.size()];
+        const bool counted = batch.counted;
+        batch = *pool_[(begin + taken % block_) % pool_.size()];
+        batch.counted = counted;
+        ++taken;
+      }
+    }
+    return passes;
+  }
+
+ private:
+  std::vector<size_t> block_begins() {
+    std::uniform_int_distribution<size_t> anywhere(0, pool_.size() - 1);
+    std::vector<size_t> begins((pool_.size() + block_ - 1) / block_);
+    const size_t first = anywhere(random_);
+    for (size_t i = 0; i < begins.size(); ++i)
+      begins[i] = has_all_ ? (first + i * block_) % pool_.size() : anywhere(random_);
+    std::ranges::shuffle(begins, random_);
+    return begins;
+  }
+
+  const std::vector<RecordedPass>& passes_;
+  std::vector<const BatchCost*> pool_;
+  size_t block_;
+  bool has_all_;
+  std::mt19937 random_{20240229};
+};
 
 // Starts and ends of workers that the recorded run had none of, or only the first, which does what is done
 // once: later starts took three quarters of it.
@@ -154,16 +175,16 @@ ReplayCheck check(const LoaderRecording& recording) {
 
 Range replay_range(const LoaderRecording& recording, LoaderSetting setting) {
   constexpr int kResamples = 40;
-  std::mt19937 random(20240229);
+  Resampling resampling(recording);
   std::vector<double> steps_ms;
   LoaderRecording sample = recording;
   for (int i = 0; i < kResamples; ++i) {
-    sample.passes = resample(recording, random);
+    sample.passes = resampling.next();
     steps_ms.push_back(replay(sample, setting).step_ms);
   }
   std::sort(steps_ms.begin(), steps_ms.end());
-  Range range{steps_ms[kResamples / 20], replay(recording, setting).step_ms,
-              steps_ms[kResamples - 1 - kResamples / 20]};
+  Range range = beyond_run_to_run({steps_ms[kResamples / 20], replay(recording, setting).step_ms,
+                                   steps_ms[kResamples - 1 - kResamples / 20]});
   if (setting == recording.setting) return range;
   for (const LoaderRecording& other : open_questions(recording, setting)) {
     double step_ms = replay(other, setting).step_ms;

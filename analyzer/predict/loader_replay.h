@@ -52,6 +52,7 @@ struct RecordedPass {
   double own_ns = 0;        // the script's own work between the pass before and this one
   bool is_counted = false;  // its beginning is part of a recorded step
   bool is_first = false;    // of the loader: its workers start, whatever the setting
+  bool is_whole = false;    // read to its end: the data of every pass
 };
 
 // Costs of the protocol, means over the trace where it shows them: their tails are part of a mean step.
@@ -121,7 +122,8 @@ uint32_t main_loader(const model::Run& run, const attribute::RankAttribution& ra
 LoaderReplay replay(const LoaderRecording& recording, LoaderSetting setting);
 ReplayCheck check(const LoaderRecording& recording);
 
-// Expected step time with its spread over block-bootstrap resamples of the recorded batches.
+// Expected step time with its spread over other runs: block-bootstrap resamples of the recorded batches, or
+// other orders of them where they are all of the data.
 Range replay_range(const LoaderRecording& recording, LoaderSetting setting);
 
 Limit limit(const LoaderRecording& recording, LoaderSetting setting);

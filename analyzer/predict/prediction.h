@@ -34,6 +34,10 @@ struct ReplayCheck {
   Trust trust() const;
 };
 
+// Of what a recording's own spread leaves open at either end, the part beyond the spread from run to run,
+// which step_prediction() adds to every range: the two are independent, and both do not fall to one side.
+Range beyond_run_to_run(Range sampled);
+
 inline constexpr double kMostReplayError = 0.10;  // of a replay that predictions rest on
 
 // Turns a replayed step time and its bootstrap spread into a prediction, widened by what the replay of the

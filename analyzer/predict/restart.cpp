@@ -37,7 +37,8 @@ void measure_come_up(const LoaderPass& pass, Mean& come_up) {
   }
 }
 
-// The call that ended the pass, null if it broke off before its end.
+}  // namespace
+
 const Interval* last_next_of(const LoaderPass& pass, Ns next_start, const std::vector<Interval>& last_nexts) {
   Ns after = 0;
   for (const Batch& batch : pass.batches) after = std::max(after, batch.next.end);
@@ -45,8 +46,6 @@ const Interval* last_next_of(const LoaderPass& pass, Ns next_start, const std::v
                                 [](const Interval& call, Ns time) { return call.begin < time; });
   return found == last_nexts.end() || (next_start > 0 && found->begin > next_start) ? nullptr : &*found;
 }
-
-}  // namespace
 
 Ns first_sent(const LoaderPass& pass) {
   Ns first = 0;

@@ -15,6 +15,11 @@ namespace gpuwatch::predict {
 // Calls of next() that returned no batch: the last of a pass, which ends the workers. Sorted.
 std::vector<model::Interval> last_nexts(const model::Process& process, uint32_t loader);
 
+// The call that ended the pass because there were no more data, null if it broke off before. `next_start`: of
+// the pass that follows, 0 if none does.
+const model::Interval* last_next_of(const model::LoaderPass& pass, model::Ns next_start,
+                                    const std::vector<model::Interval>& last_nexts);
+
 Restart measure_restart(const model::Process& process, uint32_t loader, const HandOver& hand_over);
 
 // Of a pass: the script's own work before it, within the step that its first batch belongs to. nullopt: the

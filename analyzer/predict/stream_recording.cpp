@@ -81,19 +81,27 @@ std::vector<CallRef> timeline_calls(const model::Process& process, model::Interv
   return calls;
 }
 
-uint64_t key(uint32_t thread, uint32_t call) {
-  return uint64_t{thread} << 32 | call;
-}
-
-// Operations by the outermost recorded call that launched them.
-std::unordered_map<uint64_t, std::vector<uint32_t>> operations_by_call(const model::Device& device) {
-  std::unordered_map<uint64_t, std::vector<uint32_t>> result;
-  for (uint32_t i = 0; i < device.operations.size(); ++i) {
-    const DeviceOp& op = device.operations[i];
-    if (op.launch_call != model::kNone) result[key(op.launch_thread, op.launch_call)].push_back(i);
+// Operations by the outermost recorded call that launched them, as indices in order of time.
+class OperationsByCall {
+ public:
+  explicit OperationsByCall(const std::vector<DeviceOp>& operations) : operations_(operations) {
+    for (uint32_t i = 0; i < operations.size(); ++i)
+      if (operations[i].launch_call != model::kNone) order_.push_back(i);
+    std::ranges::stable_sort(order_, {}, [&](uint32_t i) { return key(i); });
   }
-  return result;
-}
+
+  auto of(uint32_t thread, uint32_t call) const {
+    return std::ranges::equal_range(order_, std::pair{thread, call}, {}, [&](uint32_t i) { return key(i); });
+  }
+
+ private:
+  std::pair<uint32_t, uint32_t> key(uint32_t i) const {
+    return {operations_[i].launch_thread, operations_[i].launch_call};
+  }
+
+  const std::vector<DeviceOp>& operations_;
+  std::vector<uint32_t> order_;
+};
 
 // The operation of another stream that ended just before this one began, when nothing else explains the wait.
 struct StreamEnds {
@@ -134,7 +142,7 @@ class Recorder {
 
   StreamRecording record() {
     model::Interval span{rank_.steps.front().step.begin, rank_.steps.back().step.end};
-    auto operations = operations_by_call(device_);
+    const OperationsByCall operations(device_.operations);
     Ns cursor = span.begin;
     size_t step = 0;
     for (const CallRef& ref : timeline_calls(process_, span)) {
@@ -159,8 +167,7 @@ class Recorder {
     return step > 0 && rank_.steps[step].step.begin > rank_.steps[step - 1].step.end;
   }
 
-  void add(const CallRef& ref, std::unordered_map<uint64_t, std::vector<uint32_t>>& operations, Ns cursor,
-           uint32_t step) {
+  void add(const CallRef& ref, const OperationsByCall& operations, Ns cursor, uint32_t step) {
     const HostCall& call = *ref.host;
     HostEvent event;
     event.gap_ns = std::max<double>(0, double(call.begin - cursor));
@@ -172,10 +179,8 @@ class Recorder {
     event.thread = ref.thread;
     event.call = ref.call;
     event.first_op = uint32_t(recording_.ops.size());
-    if (auto own = operations.find(key(ref.thread, ref.call)); own != operations.end()) {
-      for (uint32_t index : own->second) add_operation(index, call);
-      event.op_count = uint32_t(own->second.size());
-    }
+    for (const uint32_t index : operations.of(ref.thread, ref.call)) add_operation(index, call);
+    event.op_count = uint32_t(recording_.ops.size()) - event.first_op;
     if (event.is_input && !note_batch(event, call)) note_supply(event, call);
     follow_events(ref);
     set_role(event, ref);

@@ -194,7 +194,7 @@ Range replay_range(const StreamRecording& recording) {
   double variance = 0;
   for (double mean : means) variance += (mean - expected) * (mean - expected);
   double error = 1.645 * std::sqrt(variance / double(means.size() - 1) / double(means.size()));
-  return {expected - error, expected, expected + error};
+  return beyond_run_to_run({expected - error, expected, expected + error});
 }
 
 void drop_synchronisations(StreamRecording& recording, const EventFilter& which) {

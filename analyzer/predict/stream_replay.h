@@ -32,18 +32,18 @@ inline constexpr size_t kQueueDepth = 1024;  // launches that a CUDA context tak
 struct HostEvent {
   double gap_ns = 0;   // host's own work since the event before
   double cost_ns = 0;  // inside the call, without waiting for the device
-  HostRole role = HostRole::kWork;
-  trace::OpClass op_class = trace::OpClass::Other;
+  // Of an input wait that was waited for: since the one before was over. Whoever made the batch was that
+  // slow, and is no faster because the host comes earlier. 0 where `batch` tells more.
+  double supply_ns = 0;
   uint32_t stream = kAllStreams;     // kSync
   uint32_t waits_op = model::kNone;  // kSync on an event: the operation that the event stands behind
   uint32_t first_op = 0, op_count = 0;
   uint32_t step = 0;
   uint32_t thread = model::kNone, call = model::kNone;  // of the process
-  bool is_input = false;                                // a wait for data: shortened by other what-ifs only
-  // Of an input wait that was waited for: since the one before was over. Whoever made the batch was that
-  // slow, and is no faster because the host comes earlier. 0 where `batch` tells more.
-  double supply_ns = 0;
   uint32_t batch = model::kNone;  // index into StreamRecording::batches; cost_ns is then without the wait
+  HostRole role = HostRole::kWork;
+  trace::OpClass op_class = trace::OpClass::Other;
+  bool is_input = false;  // a wait for data: shortened by other what-ifs only
 };
 
 // A batch that a loader's worker made: it is there when that worker has made it, which makes one at a time.

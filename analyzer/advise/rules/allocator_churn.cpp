@@ -76,9 +76,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     shown = &event;
   }
   if (!shown || calls < kLeastPerStep * double(input.rank.steps.size())) return std::nullopt;
-  predict::StreamRecording changed = assumed_streams(input);
+  predict::StreamRecording changed = *input.assumed_streams;
   predict::drop_calls(changed, is_memory_call);
-  double now = predict::replay(assumed_streams(input)).step_ms;
+  double now = input.assumed_step_ms;
   if (now < predict::replay(changed).step_ms * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kAllocatorChurn, input, lost);

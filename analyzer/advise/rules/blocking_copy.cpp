@@ -28,11 +28,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   double lost = input.rank.share(Category::CopyH2D) * copies.time_share;
   if (copies.calls == 0 || lost < kLeastShare) return std::nullopt;
 
-  predict::StreamRecording changed = assumed_streams(input);
+  predict::StreamRecording changed = *input.assumed_streams;
   predict::make_asynchronous(changed, copies.filter(), 0, input.device->operations, enqueue_cost_ns(changed));
   predict::move_to_own_stream(changed, copies.filter());
-  double expected =
-      input.now_ms * predict::replay(changed).step_ms / predict::replay(assumed_streams(input)).step_ms;
+  double expected = input.now_ms * predict::replay(changed).step_ms / input.assumed_step_ms;
   if (input.now_ms < expected * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kBlockingCopy, input, lost);

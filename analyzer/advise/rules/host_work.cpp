@@ -54,7 +54,7 @@ bool is_something_else(const model::HostCall& call) {
 
 // Time of the training thread between two calls of the timeline, in which nothing was launched.
 Work own_work(const RuleInput& input) {
-  Work work{assumed_streams(input)};
+  Work work{*input.assumed_streams};
   std::vector<predict::HostEvent>& events = work.without.events;
   const std::vector<double> other = ns_before_events(input, events, training_calls(input, is_something_else));
   double longest = 0;
@@ -99,7 +99,7 @@ Finding describe(const RuleInput& input, double share, double ms, uint32_t call)
 // Without synchronisations the device would have had its next work while the script does its own: then they
 // are the cause (sync-per-step).
 bool would_be_hidden(const RuleInput& input, const Work& work) {
-  predict::StreamRecording running = assumed_streams(input);
+  predict::StreamRecording running = *input.assumed_streams;
   predict::drop_synchronisations(
       running, [&](const predict::HostEvent& event) { return is_synchronisation(input, event); });
   return predict::replay(running).step_ms <= predict::replay(work.without).step_ms * kLeastSpeedup;

@@ -51,20 +51,16 @@ constexpr Threshold kThresholds[] = {
 // itself takes.
 class Captured {
  public:
-  Captured(const RuleInput& input, bool by_compiler)
-      : input_(input),
-        fastest_(captured(by_compiler, kLeastOfKept, kRecurs, 0)),
-        expected_(captured(by_compiler, 1, kRecurs, kGraphKernelGapNs)),
-        slowest_(captured(by_compiler, kMostOfKept, 0, kGraphKernelGapNs)) {}
+  Captured(const RuleInput& input, bool by_compiler) : input_(input), by_compiler_(by_compiler) {}
 
   bool is_worth_it() const {
-    return predict::replay(assumed_streams(input_)).step_ms >=
-           predict::replay(expected_).step_ms * kLeastSpeedup;
+    return input_.assumed_step_ms >= predict::replay(expected()).step_ms * kLeastSpeedup;
   }
 
   std::optional<predict::Prediction> prediction() const {
-    auto result = stream_prediction(input_, expected_);
-    const auto low = stream_prediction(input_, fastest_), high = stream_prediction(input_, slowest_);
+    auto result = stream_prediction(input_, expected());
+    const auto low = stream_prediction(input_, captured(kLeastOfKept, kRecurs, 0)),
+               high = stream_prediction(input_, captured(kMostOfKept, 0, kGraphKernelGapNs));
     if (!result || !low || !high) return std::nullopt;
     result->value.low = std::min(result->value.low, low->value.low);
     result->value.high = std::max(result->value.high, high->value.high);
@@ -74,21 +70,23 @@ class Captured {
   }
 
  private:
-  predict::StreamRecording captured(bool by_compiler, double of_kept, double recurs, double gap_ns) const {
+  predict::StreamRecording expected() const { return captured(1, kRecurs, kGraphKernelGapNs); }
+
+  predict::StreamRecording captured(double of_kept, double recurs, double gap_ns) const {
     predict::Capture capture{
         .longest_gap_ns = kDispatchNs, .recurring_share = recurs, .kernel_gap_ns = gap_ns};
-    if (by_compiler) {
+    if (by_compiler_) {
       capture.with_optimizer = false;
       capture.kept_launches = kCompiledLaunches * of_kept;
       capture.kept_share = kCompiledShare * of_kept;
     }
-    predict::StreamRecording changed = assumed_streams(input_);
+    predict::StreamRecording changed = *input_.assumed_streams;
     predict::capture_launches(changed, capture);
     return changed;
   }
 
   const RuleInput& input_;
-  predict::StreamRecording fastest_, expected_, slowest_;
+  const bool by_compiler_;
 };
 
 // The launches of the recorded steps, and how long their kernels took.
@@ -153,8 +151,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.streams || lost < kLeastShare) return std::nullopt;
   const Launches launches = launches_of(input);
   if (launches.a_step < kLeastLaunches) return std::nullopt;
-  const Captured by_graph(input, false), by_compiler(input, true);
-  if (!by_graph.is_worth_it()) return std::nullopt;
+  const Captured graph(input, false), compiler(input, true);
+  if (!graph.is_worth_it()) return std::nullopt;
 
   Finding finding = make_finding(kLaunchBound, input, lost);
   finding.title = "The host cannot launch kernels as fast as the device runs them";
@@ -166,12 +164,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.fix.location =
       call_location(input.run, input.process, launches.first->thread, launches.first->call);
   const bool is_torch = input.process.facts.contains("torch");
-  auto compiled = is_torch && by_compiler.is_worth_it() ? by_compiler.prediction() : std::nullopt;
+  const auto by_graph = graph.prediction();
+  const auto by_compiler = is_torch && compiler.is_worth_it() ? compiler.prediction() : std::nullopt;
   // One that may as well be a loss is no answer where the graph is one.
-  const bool names_compiler = compiled ? compiled->speedup.low >= 1 : is_torch && !by_graph.prediction();
-  finding.prediction = names_compiler ? std::move(compiled) : by_graph.prediction();
+  const bool names_compiler = by_compiler ? by_compiler->speedup.low >= 1 : is_torch && !by_graph;
+  finding.prediction = names_compiler ? by_compiler : by_graph;
   if (names_compiler)
-    name_compiler(finding, by_graph.prediction());
+    name_compiler(finding, by_graph);
   else
     name_graph(finding, is_torch);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));

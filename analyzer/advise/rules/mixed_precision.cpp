@@ -38,20 +38,34 @@ struct Products {
   }
 };
 
-MatrixArithmetic arithmetic_of(const RuleInput& input, const predict::StreamOp& op) {
-  const model::DeviceOp& recorded = input.device->operations[op.device_op];
-  if (recorded.kind != trace::RecordKind::Kernel || recorded.kernel >= input.run.kernels.size())
-    return MatrixArithmetic::kOther;
-  return matrix_arithmetic(input.run.kernels[recorded.kernel].name);
-}
+// What each kernel computes with, by its name; read once, for there are a thousand launches to a kernel.
+class KernelArithmetic {
+ public:
+  explicit KernelArithmetic(const RuleInput& input) : input_(input) {
+    for (const model::Kernel& kernel : input.run.kernels)
+      by_kernel_.push_back(matrix_arithmetic(kernel.name));
+  }
+
+  MatrixArithmetic of(const predict::StreamOp& op) const {
+    const model::DeviceOp& recorded = input_.device->operations[op.device_op];
+    if (recorded.kind != trace::RecordKind::Kernel || recorded.kernel >= by_kernel_.size())
+      return MatrixArithmetic::kOther;
+    return by_kernel_[recorded.kernel];
+  }
+
+ private:
+  const RuleInput& input_;
+  std::vector<MatrixArithmetic> by_kernel_;
+};
 
 Products products_of(const RuleInput& input) {
+  const KernelArithmetic arithmetics(input);
   Products products;
   std::map<std::string_view, double> by_name;
   for (const predict::StreamOp& op : input.streams->ops) {
     const model::DeviceOp& recorded = input.device->operations[op.device_op];
     if (recorded.kind == trace::RecordKind::Kernel) products.kernels_ns += op.duration_ns;
-    const MatrixArithmetic arithmetic = arithmetic_of(input, op);
+    const MatrixArithmetic arithmetic = arithmetics.of(op);
     if (arithmetic == MatrixArithmetic::kTensorCores) products.on_tensor_cores_ns += op.duration_ns;
     if (arithmetic != MatrixArithmetic::kFp32) continue;
     products.fp32_ns += op.duration_ns;
@@ -65,9 +79,10 @@ Products products_of(const RuleInput& input) {
 // The recorded steps with products whose time is multiplied by what `left` says.
 template <typename Left>
 predict::StreamRecording with_products(const RuleInput& input, Left left) {
-  predict::StreamRecording changed = assumed_streams(input);
+  const KernelArithmetic arithmetics(input);
+  predict::StreamRecording changed = *input.assumed_streams;
   for (predict::StreamOp& op : changed.ops)
-    if (arithmetic_of(input, op) == MatrixArithmetic::kFp32) op.duration_ns *= left(op);
+    if (arithmetics.of(op) == MatrixArithmetic::kFp32) op.duration_ns *= left(op);
   return changed;
 }
 
@@ -78,7 +93,7 @@ std::optional<double> ceiling(const RuleInput& input, const Products& products, 
   const double left = times > 0 ? 1 / times : 0;
   const predict::StreamRecording changed =
       with_products(input, [left](const predict::StreamOp&) { return left; });
-  const double now_ms = predict::replay(assumed_streams(input)).step_ms;
+  const double now_ms = input.assumed_step_ms;
   // The host, copies or other kernels may be what is left of the step: then faster products gain little.
   if (now_ms < predict::replay(changed).step_ms * kLeastSpeedup) return std::nullopt;
   // No order of the work makes a step shorter by more than all that is saved. The replay knows better where

@@ -57,12 +57,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       input.rank.share(Category::CopyStaging) + input.rank.share(Category::CopyH2D) * copies.time_share;
   if (lost < kLeastShare) return std::nullopt;
 
-  predict::StreamRecording changed = assumed_streams(input);
+  predict::StreamRecording changed = *input.assumed_streams;
   double bandwidth = pinned_bandwidth(*input.device);
   predict::make_asynchronous(changed, copies.filter(), bandwidth, input.device->operations,
                              enqueue_cost_ns(changed));
-  double expected =
-      input.now_ms * predict::replay(changed).step_ms / predict::replay(assumed_streams(input)).step_ms;
+  double expected = input.now_ms * predict::replay(changed).step_ms / input.assumed_step_ms;
   // Without a pinned copy in the recording nobody knows how much faster one is: a ceiling, not a prediction.
   const bool is_measured = bandwidth > 0;
   if (is_measured && input.now_ms < expected * kLeastSpeedup) return std::nullopt;

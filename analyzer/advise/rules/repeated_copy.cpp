@@ -99,16 +99,10 @@ void describe(Finding& finding, const RuleInput& input, const CopyFacts& copies)
   finding.fix.location = call_location(input.run, input.process, copies.thread, copies.call);
 }
 
-// Other ways to speed the same copies up are alternatives: this one starts from the recorded step.
-RuleInput as_recorded(RuleInput input) {
-  if (input.streams) input.now_ms = input.streams->measured_step_ms;
-  input.input_factor = 1;
-  input.assumed_loader.reset();
-  return input;
-}
-
 std::optional<Finding> evaluate(const RuleInput& given) {
-  const RuleInput input = as_recorded(given);
+  // Other ways to speed the same copies up are alternatives: this one starts from the recorded step.
+  RuleInput input = given;
+  assume_nothing(input);
   if (!input.streams || !input.device || input.streams->steps < kLeastSteps) return std::nullopt;
   const Origins origins = find_origins(input);
   if (origins.constant.empty() || double(origins.other_copies) < kLeastOthers * double(input.streams->steps))
@@ -117,9 +111,9 @@ std::optional<Finding> evaluate(const RuleInput& given) {
     const auto from = origin(input, event);
     return from && origins.constant.contains(*from);
   });
-  predict::StreamRecording changed = assumed_streams(input);
+  predict::StreamRecording changed = *input.assumed_streams;
   predict::drop_with_operations(changed, copies.filter());
-  const double gain = predict::replay(assumed_streams(input)).step_ms / predict::replay(changed).step_ms;
+  const double gain = input.assumed_step_ms / predict::replay(changed).step_ms;
   if (gain < kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kRepeatedCopy, input, 1 - 1 / gain);

@@ -53,7 +53,7 @@ Use use_of_kernels(const RuleInput& input) {
 // A tile of a product keeps the arithmetic units of its multiprocessor busy, a second one beside it adds
 // little: between one and two tiles' worth of work are done at a time.
 predict::StreamRecording with_batch(const RuleInput& input, double factor, double tiles_at_once) {
-  predict::StreamRecording changed = assumed_streams(input);
+  predict::StreamRecording changed = *input.assumed_streams;
   predict::scale_batch(changed, factor, input.run, *input.device, [&](const model::Kernel& kernel) {
     return matrix_arithmetic(kernel.name) == MatrixArithmetic::kOther ? predict::resident_blocks(kernel)
                                                                       : tiles_at_once;
@@ -90,7 +90,7 @@ void name_fix(Finding& finding, const RuleInput& input, double factor) {
 
 // By which factor the batch is worth growing.
 double best_factor(const RuleInput& input) {
-  double factor = 1, rate = batches_per_ms(assumed_streams(input), 1);
+  double factor = 1, rate = 1 / input.assumed_step_ms;
   for (int i = 0; i < kMostDoublings; ++i) {
     const double doubled = batches_per_ms(with_batch(input, factor * 2, 1), factor * 2);
     if (doubled < rate * kWorthDoubling) break;
@@ -129,8 +129,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
         "kernel time grows by whole waves of thread blocks, that of weight gradients with the batch; of "
         "products one or two run on a multiprocessor");
   } else {
-    finding.ceiling_speedup =
-        batches_per_ms(with_batch(input, factor, 2), factor) / batches_per_ms(assumed_streams(input), 1);
+    finding.ceiling_speedup = batches_per_ms(with_batch(input, factor, 2), factor) * input.assumed_step_ms;
   }
   return finding;
 }

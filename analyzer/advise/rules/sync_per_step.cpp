@@ -63,7 +63,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   Place best_place;
   for (auto& [address, place] : places(input)) {
     if (double(place.members.size()) < kLeastPerStep * double(input.rank.steps.size())) continue;
-    predict::StreamRecording changed = assumed_streams(input);
+    predict::StreamRecording changed = *input.assumed_streams;
     predict::drop_synchronisations(changed, [&](const HostEvent& event) {
       return std::binary_search(place.members.begin(), place.members.end(),
                                 uint64_t{event.thread} << 32 | event.call);
@@ -75,7 +75,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     best_place = place;
   }
   if (!best) return std::nullopt;
-  double now = predict::replay(assumed_streams(input)).step_ms;
+  double now = input.assumed_step_ms;
   if (now < best_ms * kLeastSpeedup) return std::nullopt;
   // What the wait costs is more than the time in `sync`: whatever the host does next, a full queue would have
   // hidden.

@@ -187,10 +187,11 @@ TEST(CollateCost, IsSilentWhereSamplesTakeTheTime) {
   EXPECT_EQ(find(diagnose_job(test::make_loader_job(wanted)), "collate-cost"), nullptr);
 }
 
-// Three workers; every ninth batch takes ten times as long.
+// As many workers as cores; every ninth batch takes ten times as long.
 test::Job one_slow_batch(const char* torch) {
   LoaderJob wanted;
   wanted.workers = 3;
+  wanted.cpu_count = 3;
   wanted.batches = 300;
   wanted.service_ms = [](size_t i) { return i % 9 == 8 ? 150.0 : 15.0; };
   wanted.think_ms = [](size_t) { return 10.0; };

@@ -229,6 +229,23 @@ TEST(LoaderReplay, LosesTimeWhereACoreIsIdleBesideACrowdedOne) {
   EXPECT_NEAR(step_ms(constant(24, 10, 1, 8), 2), 12, 0.1);  // no core is short: nothing is lost
 }
 
+TEST(LoaderReplay, KnowsTheMeanOfDataThatWereReadToTheirEnd) {
+  LoaderRecording recording = constant(10, 4, 0, 8, 400);
+  RecordedPass& pass = recording.passes[0];
+  for (size_t i = 0; i < pass.batches.size(); ++i)
+    pass.batches[i] = {.service_ns = i < 40 ? 100e6 : 5e6, .think_ns = 4e6};
+  recording.setting.workers = 1;
+  const LoaderSetting inline_fetches{.workers = 0};
+  const Range of_a_sample = replay_range(recording, inline_fetches);
+  EXPECT_GT(of_a_sample.high, of_a_sample.low * 1.02);
+  pass.is_whole = true;  // another order of the same batches
+  const Range of_all = replay_range(recording, inline_fetches);
+  EXPECT_NEAR(of_all.low, 18.5, 1e-6);
+  EXPECT_NEAR(of_all.high, 18.5, 1e-6);
+  const Range waits = replay_range(recording, {.workers = 2});  // the order matters to a buffer
+  EXPECT_GT(waits.high, waits.low);
+}
+
 TEST(LoaderReplay, SaysWhyNothingIsGained) {
   LoaderRecording recording = constant(10, 20, 0, 8);
   EXPECT_EQ(limit(recording, {.workers = 4}), Limit::kTraining);
