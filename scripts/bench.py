@@ -2,16 +2,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures what gpuwatch costs, on this machine, and writes docs/performance.md.
 
-    scripts/bench.py                 all sections
-    scripts/bench.py hooks startup   some of them, printed only
+    scripts/bench.py                         all sections
+    scripts/bench.py hooks startup           some of them, printed only
+    scripts/bench.py --write hooks startup   these sections of the page; the others stay as they are
 
 Absolute times differ from machine to machine, so every figure is a difference or a ratio of two things that were
 measured in the same run, alternating, with its spread (lowest, median, highest). The build is build/release, or
 GPUWATCH_BUILD.
 """
 
+import argparse
 import json
 import os
+import re
 import resource
 import shutil
 import statistics
@@ -386,6 +389,13 @@ def bench_analyzer(scratch, repetitions=5):
 """
 
 
+HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
+# Performance
+
+Written by `make bench`. Figures of a GPU (what CUPTI adds to a launch, device memory) are not measured here; those of the acceptance
+run on machines that have one are in [gpu-results](gpu-results/README.md).
+
+"""
 SECTIONS = {"hooks": bench_hooks, "startup": bench_startup, "job": bench_job, "loader": bench_loader, "analyzer": bench_analyzer}
 
 
@@ -402,28 +412,41 @@ def machine():
     )
 
 
+def sections_of(page):
+    """{heading: text} of a page's sections."""
+    return {section.partition("\n")[0]: section for section in re.split(r"^(?=## )", page, flags=re.MULTILINE)[1:]}
+
+
+def measured(name):
+    print(f"bench: {name}", file=sys.stderr, flush=True)
+    where = f"Measured on {date.today()}: {machine()}"
+    with tempfile.TemporaryDirectory(prefix="gpuwatch-bench-") as scratch:
+        heading, _, text = SECTIONS[name](Path(scratch)).partition("\n")
+    return f"{heading}\n\n{where}\n{text}\n"
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; all, and written, if left out")
+    parser.add_argument("--write", action="store_true", help="replace these sections of the page")
+    options = parser.parse_args()
+    if unknown := [name for name in options.sections if name not in SECTIONS]:
+        parser.error(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+    return options
+
+
 def main():
-    chosen = sys.argv[1:] or list(SECTIONS)
-    if unknown := [name for name in chosen if name not in SECTIONS]:
-        sys.exit(f"bench: no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+    options = arguments()
     if not LIBRARY.exists():
         sys.exit(f"bench: {LIBRARY} does not exist; run `make build`")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    parts = [
-        "<!-- SPDX-License-Identifier: Apache-2.0 -->\n# Performance\n",
-        f"Written by `make bench` on {date.today()}. Machine: {machine()}\n\n"
-        "Figures of a GPU (what CUPTI adds to a launch, device memory) are not measured here; those of the acceptance run on\n"
-        "machines that have one are in [gpu-results](gpu-results/README.md).\n",
-    ]
-    for name in chosen:
-        print(f"bench: {name}", file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory(prefix="gpuwatch-bench-") as scratch:
-            parts.append(SECTIONS[name](Path(scratch)))
-    text = "\n".join(parts)
-    print(text)
-    if chosen == list(SECTIONS):
-        REPORT.write_text(text)
-        print(f"bench: wrote {REPORT.relative_to(ROOT)}", file=sys.stderr)
+    fresh = "".join(measured(name) for name in options.sections or SECTIONS)
+    print(fresh)
+    if options.sections and not options.write:
+        return
+    kept = sections_of(REPORT.read_text()) if options.sections else {}
+    REPORT.write_text((HEAD + "".join((kept | sections_of(fresh)).values())).rstrip() + "\n")
+    print(f"bench: wrote {REPORT.relative_to(ROOT)}", file=sys.stderr)
 
 
 if __name__ == "__main__":
