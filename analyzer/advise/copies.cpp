@@ -78,7 +78,7 @@ double pinned_bandwidth(const model::Device& device) {
   return ns > 0 ? bytes / ns : 0;
 }
 
-double enqueue_cost_ns(const predict::StreamRecording& recording) {
+double enqueue_cost_ns(const predict::StreamReplayInput& recording) {
   std::vector<double> costs;
   for (const predict::HostEvent& event : recording.events)
     if (event.op_class == trace::OpClass::Launch && event.role == predict::HostRole::kEnqueue)

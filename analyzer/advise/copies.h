@@ -31,6 +31,6 @@ CopyFacts copy_facts(const RuleInput& input, const CopyFilter& which);  // asked
 double pinned_bandwidth(const model::Device& device);
 
 // What an asynchronous call costs the host in this run: the median launch.
-double enqueue_cost_ns(const predict::StreamRecording& recording);
+double enqueue_cost_ns(const predict::StreamReplayInput& recording);
 
 }  // namespace gpuwatch::advise

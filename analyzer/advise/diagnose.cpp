@@ -10,7 +10,6 @@
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/storage.h"
-#include "analyzer/advise/words.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -22,17 +21,17 @@ constexpr double kLargeSpeedup = 1.10;
 
 // The replays of one rank, prepared once.
 struct RankReplays {
-  std::optional<predict::LoaderRecording> loader;
-  std::optional<predict::ProducerRecording> producers;
-  std::optional<predict::StreamRecording> streams;
+  std::optional<predict::LoaderReplayInput> loader;
+  std::optional<predict::ProducerReplayInput> producers;
+  std::optional<predict::StreamReplayInput> streams;
   predict::ReplayCheck loader_check, stream_check;
   std::optional<InputFacts> facts;
 
   RankReplays() = default;
   RankReplays(const model::Run& run, const attribute::RankAttribution& rank)
-      : loader(predict::record_loader(run, rank)),
-        producers(predict::record_producers(run, rank)),
-        streams(predict::record_streams(run, rank)) {
+      : loader(predict::extract_loader(run, rank)),
+        producers(predict::extract_producers(run, rank)),
+        streams(predict::extract_streams(run, rank)) {
     if (loader) loader_check = predict::check(*loader);
     if (streams) stream_check = predict::check(*streams);
     if (loader) facts = input_facts(run, rank);
@@ -63,9 +62,9 @@ RuleInput make_input(const model::Run& run, const attribute::RankAttribution& ra
 
 // A ceiling is no promise: at least, it gains nothing, and nothing is expected of it. Nor is a change worse
 // than no change, for it can be taken back.
-predict::Range gain(const Finding& finding) {
+predict::Estimate gain(const Finding& finding) {
   if (finding.prediction) {
-    const predict::Range& speedup = finding.prediction->speedup;
+    const predict::Estimate& speedup = finding.prediction->speedup;
     return {std::max(1.0, speedup.low), std::max(1.0, speedup.expected), speedup.high};
   }
   double ceiling = finding.ceiling_speedup.value_or(1);
@@ -76,7 +75,7 @@ predict::Range gain(const Finding& finding) {
 bool ranks_before(const Finding& a, const Finding& b) {
   bool a_complains = a.severity != Severity::kInfo, b_complains = b.severity != Severity::kInfo;
   if (a_complains != b_complains) return a_complains;
-  const predict::Range of_a = gain(a), of_b = gain(b);
+  const predict::Estimate of_a = gain(a), of_b = gain(b);
   return std::tie(of_a.low, of_a.expected, of_a.high) > std::tie(of_b.low, of_b.expected, of_b.high);
 }
 
@@ -85,34 +84,15 @@ bool complains(const std::vector<Finding>& findings) {
                      [](const Finding& f) { return f.severity != Severity::kInfo; });
 }
 
-// The fix as a change of the replayed loader; false where it is none.
-bool apply(const Fix& fix, predict::LoaderSetting& setting) {
-  const auto number = [&] { return int(std::strtol(fix.value.c_str(), nullptr, 10)); };
-  const bool is_on = fix.value == "True";
-  if (fix.setting == "num_workers")
-    setting.workers = number();
-  else if (fix.setting == "prefetch_factor")
-    setting.prefetch_factor = number();
-  else if (fix.setting == "persistent_workers")
-    setting.persistent = is_on;
-  else if (fix.setting == "in_order")
-    setting.in_order = is_on;
-  else if (fix.setting == "storage")
-    setting.io_factor = 1 / kFasterStorage;
-  else
-    return false;
-  return true;
-}
-
 // What applying `finding`, of a step's time, leaves for the ones after it. `streams` keeps their timeline.
-void assume(RuleInput& input, const Finding& finding, predict::StreamRecording& streams) {
+void assume(RuleInput& input, const Finding& finding, predict::StreamReplayInput& streams) {
   input.now_ms = finding.prediction->value.expected;
-  const predict::LoaderRecording* loader = input.loader      ? input.loader
-                                           : input.producers ? &input.producers->loader
-                                                             : nullptr;
+  const predict::LoaderReplayInput* loader = input.loader      ? input.loader
+                                             : input.producers ? &input.producers->loader
+                                                               : nullptr;
   if (!loader) return;
   predict::LoaderSetting setting = input.assumed_loader.value_or(loader->setting);
-  if (!apply(finding.fix, setting)) return;
+  if (!apply(finding.fix.change, setting)) return;
   input.assumed_loader = setting;
   double recorded = predict::replay(*loader, loader->setting).wait_ms;
   input.input_factor = recorded > 0 ? predict::replay(*loader, setting).wait_ms / recorded : 1;
@@ -127,7 +107,7 @@ void assume(RuleInput& input, const Finding& finding, predict::StreamRecording& 
 bool is_worth_naming(const Finding& finding) {
   if (finding.severity == Severity::kInfo) return true;
   if (!finding.prediction) return finding.ceiling_speedup.value_or(kLeastSpeedup) >= kLeastSpeedup;
-  const predict::Range& speedup = finding.prediction->speedup;
+  const predict::Estimate& speedup = finding.prediction->speedup;
   return speedup.expected >= (speedup.low >= 1 ? kLeastSpeedup : kLargeSpeedup);
 }
 
@@ -152,14 +132,14 @@ std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Find
 std::vector<Finding> rank_findings(const RuleInput& recorded) {
   std::vector<Finding> result;
   RuleInput input = recorded;
-  predict::StreamRecording streams;
+  predict::StreamReplayInput streams;
   std::string applied;
   for (std::vector<Finding> open = evaluate_all(input, result); !open.empty();) {
     auto best = std::min_element(open.begin(), open.end(), ranks_before);
     Finding first = std::move(*best);
     open.erase(best);
     if (first.prediction && !applied.empty() && !first.is_conditional)
-      first.prediction->assumptions.push_back("after " + applied);
+      first.prediction->assumptions.push_back("applied after: " + applied);
     bool changes_what_follows =
         first.severity != Severity::kInfo && first.prediction && !first.is_conditional;
     result.push_back(first);
@@ -169,7 +149,6 @@ std::vector<Finding> rank_findings(const RuleInput& recorded) {
     open = evaluate_all(input, result);
   }
   if (complains(result)) std::erase_if(result, [](const Finding& f) { return f.id == "healthy"; });
-  for (Finding& finding : result) use_words_of_framework(finding, input.configured_loader());
   return result;
 }
 
@@ -191,7 +170,7 @@ void merge(std::vector<Finding>& all, std::vector<Finding> of_rank) {
 
 std::string gain_words(double speedup) {
   double percent = 100 * (speedup - 1);
-  return percent < 1 ? "< 1 %" : fmt::format("{:.0f} %", percent);
+  return percent < 1 ? "<1%" : fmt::format("{:.0f}%", percent);
 }
 
 // What a user would try next and what it would bring: the answer that saves the attempt.
@@ -203,7 +182,7 @@ class NoGain {
   void add(const std::string& change, predict::LoaderSetting changed, const std::string& why = "") {
     double speedup = now_ / expected_step_ms(input_, *input_.loader, changed);
     if (speedup >= kLeastSpeedup) return;
-    result_.push_back(change + " " + gain_words(speedup) + (why.empty() ? "" : " (" + why + ")"));
+    result_.push_back(fmt::format("{} ({}{}{})", change, gain_words(speedup), why.empty() ? "" : ": ", why));
   }
 
   std::vector<std::string> list() {
@@ -222,7 +201,7 @@ class NoGain {
     if (input_.facts && input_.facts->io_share() >= kReadsAtAll) {
       const double speedup = ceiling_without_reading(input_);
       if (speedup < kLeastSpeedup)
-        result_.push_back(fmt::format("faster storage {} (reading is {:.0f} % of a fetch)",
+        result_.push_back(fmt::format("faster storage ({}: reading takes {:.0f}% of making a batch)",
                                       gain_words(speedup), 100 * input_.facts->io_share()));
     }
     return std::move(result_);
@@ -242,23 +221,27 @@ std::vector<std::string> without_gain(const RuleInput& input, const std::vector<
   if (!input.loader || input.loader_check.trust() == predict::Trust::kCeilingOnly) return {};
   predict::LoaderSetting setting = input.loader->setting;
   for (const Finding& finding : findings)
-    if (finding.severity != Severity::kInfo) apply(finding.fix, setting);
+    if (finding.severity != Severity::kInfo) apply(finding.fix.change, setting);
   return NoGain(input, setting).list();
 }
 
 void state_replay(const RuleInput& input, Diagnosis& diagnosis) {
+  const auto add = [&](std::string sentence) { diagnosis.limits.push_back({std::move(sentence), true}); };
   auto doubt = [&](const char* what, const predict::ReplayCheck& check) {
     if (check.steps == 0 || check.trust() != predict::Trust::kCeilingOnly) return;
     if (check.steps < 20)
-      diagnosis.limits.push_back(
-          fmt::format("Only {} steps were recorded: gains are ceilings, not predictions.", check.steps));
+      add(fmt::format(
+          "Only {} steps were recorded: gains are upper bounds, not predictions. Record 20 or more.",
+          check.steps));
     else
-      diagnosis.limits.push_back(fmt::format(
-          "The {} replay of the unchanged run is off by {:.0f} %: gains that rest on it are ceilings.", what,
-          100 * std::abs(check.error())));
+      add(fmt::format(
+          "The simulated replay of the {} misses the unchanged run by {:.0f}%: gains that rest on it "
+          "are upper bounds, not predictions.",
+          what, 100 * std::abs(check.error())));
   };
-  doubt("loader", input.loader_check);
-  if (input.loader_check.steps == 0 || input.loader_check.steps >= 20) doubt("device", input.stream_check);
+  doubt("data loader", input.loader_check);
+  if (input.loader_check.steps == 0 || input.loader_check.steps >= 20)
+    doubt("GPU timeline", input.stream_check);
   const predict::ReplayCheck& used = input.loader ? input.loader_check : input.stream_check;
   if (used.steps > 0 && !diagnosis.replay) diagnosis.replay = used;
 }
@@ -269,9 +252,11 @@ void state_work_ahead(const RuleInput& input, Diagnosis& diagnosis) {
   const double script_ms = input.rank.mean_step_ms();
   if (!input.streams || input.now_ms <= script_ms * (1 + kWorthSaying)) return;
   diagnosis.limits.push_back(
-      fmt::format("The script ended its steps before the device had done their work: {:.1f} ms a step by the "
-                  "script (shares are of that), {:.1f} ms with the work left, which predictions start from.",
-                  script_ms, input.now_ms));
+      {fmt::format(
+           "The script ended its steps before the GPU had finished them: {:.1f} ms a step by the script's "
+           "clock (shares are of that), {:.1f} ms with the unfinished work, which predictions start from.",
+           script_ms, input.now_ms),
+       true});
 }
 
 }  // namespace

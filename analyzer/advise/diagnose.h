@@ -23,6 +23,6 @@ std::optional<predict::Prediction> what_if(const model::Run& run, const attribut
 
 Verdict verdict(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
                 const std::vector<Finding>& findings);
-std::vector<std::string> limits(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks);
+std::vector<Limit> limits(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks);
 
 }  // namespace gpuwatch::advise

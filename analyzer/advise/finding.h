@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/advise/change.h"
 #include "analyzer/attribute/attribution.h"
 #include "analyzer/model/run.h"
 #include "analyzer/predict/prediction.h"
@@ -23,26 +24,10 @@ struct Evidence {
 };
 
 struct Fix {
-  std::string summary;   // one line a person can act on
-  std::string setting;   // "num_workers"
-  std::string value;     // "4"
+  std::string summary;   // an imperative that a person can act on: "Set num_workers=4"
+  Change change;         // the same as data; the report's `setting` and `value`
   std::string location;  // "train.py:88", or function+offset of a binary
   std::string snippet;   // code to paste
-};
-
-struct Finding {
-  std::string id;  // stable: a row of the causes' table
-  Severity severity = Severity::kMajor;
-  std::string title;
-  std::vector<uint32_t> ranks;
-  double lost_share = 0;  // of the recorded wall time
-  std::vector<Evidence> evidence;
-  Fix fix;
-  std::optional<predict::Prediction> prediction;
-  std::optional<double> ceiling_speedup;
-  // On something that cannot be seen, or of another step than the recorded one (a larger batch's): predicted
-  // from the recorded step, and no other on top of it.
-  bool is_conditional = false;
 };
 
 struct Verdict {
@@ -52,11 +37,33 @@ struct Verdict {
   double ceiling_speedup = 1;
 };
 
+struct Finding {
+  std::string id;  // stable: a row of the causes' table
+  Severity severity = Severity::kMajor;
+  std::string title;
+  std::vector<uint32_t> ranks;
+  double lost_share = 0;           // of the recorded wall time
+  std::vector<Evidence> evidence;  // at least two; the report for people shows the first two
+  Fix fix;
+  std::optional<predict::Prediction> prediction;
+  std::optional<double> ceiling_speedup;
+  // On something that cannot be seen, or of another step than the recorded one (a larger batch's): predicted
+  // from the recorded step, and no other on top of it.
+  bool is_conditional = false;
+  std::optional<Verdict> verdict{};  // of a finding that leaves no other: a job that hangs
+};
+
+// Something that could not be seen or concluded: what is missing, what follows, what to do.
+struct Limit {
+  std::string sentence;
+  bool bears_on_conclusion = false;  // the report for people shows these; the others with -v
+};
+
 struct Diagnosis {
   Verdict verdict;
   std::vector<Finding> findings;     // ranked by predicted gain, low end first
-  std::vector<std::string> no_gain;  // "more than 7 workers < 1 %", for the report's "no gain" line
-  std::vector<std::string> limits;
+  std::vector<std::string> no_gain;  // "more than 7 workers (<1%)", for the report's "no gain" line
+  std::vector<Limit> limits;
   std::optional<predict::ReplayCheck> replay;  // of the unchanged run, the one that predictions rest on
 };
 

@@ -39,7 +39,7 @@ double resampled_mean(const std::vector<double>& values, std::mt19937& random) {
   return sum / double(values.size());
 }
 
-predict::Range shortened_steps(const RuleInput& input, const HostCalls& calls, double kept) {
+predict::Estimate shortened_steps(const RuleInput& input, const HostCalls& calls, double kept) {
   constexpr int kResamples = 40;
   std::vector<double> after;
   for (size_t i = 0; i < input.rank.steps.size(); ++i) {
@@ -58,12 +58,12 @@ predict::Range shortened_steps(const RuleInput& input, const HostCalls& calls, d
 
 // A consumer that comes earlier may have to wait. Which batch a call came after is not kept in the recording:
 // the longest times between batches are those that held the most of it.
-predict::LoaderRecording earlier_consumer(const predict::LoaderRecording& recorded, const HostCalls& calls,
-                                          double kept) {
-  predict::LoaderRecording changed = recorded;
+predict::LoaderReplayInput earlier_consumer(const predict::LoaderReplayInput& recorded,
+                                            const HostCalls& calls, double kept) {
+  predict::LoaderReplayInput changed = recorded;
   std::vector<predict::BatchCost*> batches;
-  for (predict::RecordedPass& pass : changed.passes)
-    for (predict::BatchCost& batch : pass.batches)
+  for (predict::ReplayEpoch& epoch : changed.epochs)
+    for (predict::BatchCost& batch : epoch.batches)
       if (batch.counted) batches.push_back(&batch);
   std::vector<double> removed = calls.ns_of_step;
   std::sort(removed.begin(), removed.end(), std::greater<>());
@@ -76,8 +76,8 @@ predict::LoaderRecording earlier_consumer(const predict::LoaderRecording& record
 }
 
 // A timeline knows calls into CUDA and waits for data; all else is time before its next event.
-predict::StreamRecording shortened_calls(const RuleInput& input, const HostCalls& calls, double kept) {
-  predict::StreamRecording changed = *input.assumed_streams;
+predict::StreamReplayInput shortened_calls(const RuleInput& input, const HostCalls& calls, double kept) {
+  predict::StreamReplayInput changed = *input.assumed_streams;
   const std::vector<double> inside = ns_before_events(input, changed.events, calls);
   for (size_t i = 0; i < inside.size(); ++i)
     changed.events[i].gap_ns = std::max(0.0, changed.events[i].gap_ns - (1 - kept) * inside[i]);

@@ -67,10 +67,10 @@ void add_shape(const Batch& batch, double& first_length, InputFacts::Shapes& sha
   shapes.squares_padded += padded * length;
 }
 
-// A pass that was left early read less than the next one may.
-void add_pass(const model::LoaderPass& pass, const model::Loader& loader, InputFacts& facts) {
-  InputFacts::Pass sums;
-  for (const Batch& batch : pass.batches) {
+// An epoch that was left early read less than the next one may.
+void add_epoch(const model::LoaderEpoch& epoch, const model::Loader& loader, InputFacts& facts) {
+  InputFacts::Epoch sums;
+  for (const Batch& batch : epoch.batches) {
     if (batch.fetch.length() <= 0) continue;
     ++sums.batches;
     sums.bytes_read += batch.bytes_read;
@@ -78,7 +78,7 @@ void add_pass(const model::LoaderPass& pass, const model::Loader& loader, InputF
     sums.io_ns += double(std::max(batch.fetch_io_ns, batch.fetch_blocked_ns));
   }
   const bool is_whole = loader.batches <= 0 || sums.batches >= size_t(loader.batches);
-  if (sums.batches > 0 && is_whole) facts.passes.push_back(sums);
+  if (sums.batches > 0 && is_whole) facts.epochs.push_back(sums);
 }
 
 // The recorded calls of one thread inside the fetches of this loader.
@@ -149,10 +149,10 @@ class FetchCalls {
 };
 
 // Of the fetches that workers made, what fell into an interval.
-void add_fetches_in(const model::Process& process, uint32_t loader, model::Interval when, InputFacts& facts) {
-  for (const model::LoaderPass& pass : process.passes) {
-    if (pass.loader != loader || pass.workers.empty()) continue;
-    for (const Batch& batch : pass.batches) {
+void add_fetches_in(const model::Process& process, uint32_t loader, model::TimeSpan when, InputFacts& facts) {
+  for (const model::LoaderEpoch& epoch : process.epochs) {
+    if (epoch.loader != loader || epoch.workers.empty()) continue;
+    for (const Batch& batch : epoch.batches) {
       const Ns inside = std::min(batch.fetch.end, when.end) - std::max(batch.fetch.begin, when.begin);
       if (inside <= 0) continue;
       const double share = double(inside) / double(batch.fetch.length());
@@ -162,10 +162,10 @@ void add_fetches_in(const model::Process& process, uint32_t loader, model::Inter
   }
 }
 
-void add_machine(const model::Process& process, uint32_t loader, model::Interval when, InputFacts& facts) {
-  const model::Sample* first = nullptr;
-  const model::Sample* last = nullptr;
-  for (const model::Sample& sample : process.samples) {
+void add_machine(const model::Process& process, uint32_t loader, model::TimeSpan when, InputFacts& facts) {
+  const model::MachineSample* first = nullptr;
+  const model::MachineSample* last = nullptr;
+  for (const model::MachineSample& sample : process.machine_samples) {
     if (sample.time < when.begin || sample.time > when.end) continue;
     if (!first) first = &sample;
     last = &sample;
@@ -192,22 +192,22 @@ InputFacts input_facts(const model::Run& run, const attribute::RankAttribution& 
   if (loader == kNone) return facts;
 
   std::map<uint32_t, std::vector<Ns>> fetches;  // process -> when its fetches for this loader began
-  model::Interval when{0, 0};
+  model::TimeSpan when{0, 0};
   std::vector<double> hand_overs;
   double first_length = 0;
-  for (const model::LoaderPass& pass : process.passes) {
-    if (pass.loader != loader) continue;
-    for (const Batch& batch : pass.batches) {
-      const bool has_worker = batch.worker < pass.workers.size();
+  for (const model::LoaderEpoch& epoch : process.epochs) {
+    if (epoch.loader != loader) continue;
+    for (const Batch& batch : epoch.batches) {
+      const bool has_worker = batch.worker < epoch.workers.size();
       add_batch(batch, facts);
       add_shape(batch, first_length, facts.shapes);
       if (batch.fetch.length() <= 0) continue;
       if (const auto taken = hand_over_ns(batch); taken && has_worker) hand_overs.push_back(*taken);
-      fetches[has_worker ? pass.workers[batch.worker].process : rank.process].push_back(batch.fetch.begin);
+      fetches[has_worker ? epoch.workers[batch.worker].process : rank.process].push_back(batch.fetch.begin);
       when.begin = when.begin == 0 ? batch.fetch.begin : std::min(when.begin, batch.fetch.begin);
       when.end = std::max(when.end, batch.fetch.end);
     }
-    add_pass(pass, process.loaders[loader], facts);
+    add_epoch(epoch, process.loaders[loader], facts);
   }
   facts.hand_over_ns = lowest_decile(std::move(hand_overs));
   FetchCalls calls(run, process, facts);

@@ -30,13 +30,13 @@ struct InputFacts {
   const model::Mount* mount = nullptr;  // the one that took most time, null if not known
   double mount_ns = 0;
 
-  // Each whole pass over the loader, in order of time.
-  struct Pass {
+  // Each whole epoch over the loader, in order of time.
+  struct Epoch {
     uint64_t bytes_read = 0, disk_bytes = 0;
     double io_ns = 0;
     size_t batches = 0;
   };
-  std::vector<Pass> passes;
+  std::vector<Epoch> epochs;
 
   // Of the batches whose collate_fn was given samples of known size: elements of the samples, of the batches,
   // and what they would be if each were as long as its batch's longest sample.

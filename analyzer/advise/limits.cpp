@@ -17,6 +17,16 @@ namespace {
 
 using attribute::Category;
 using attribute::RankAttribution;
+using Limits = std::vector<Limit>;
+
+// The conclusion would or could be another one if this had been seen.
+void add_weighty(Limits& limits, std::string sentence) {
+  limits.push_back({std::move(sentence), true});
+}
+
+void add_detail(Limits& limits, std::string sentence) {
+  limits.push_back({std::move(sentence), false});
+}
 
 // A program that is no Python interpreter has no Python that could be missed.
 bool is_python(const model::Process& process) {
@@ -24,7 +34,7 @@ bool is_python(const model::Process& process) {
 }
 
 // "on" is no limit; everything else says why a source gave nothing, or gave less.
-void add_sources(const model::Run& run, std::vector<std::string>& result) {
+void add_sources(const model::Run& run, Limits& limits) {
   std::set<std::string> seen;
   const bool has_rank = std::any_of(run.processes.begin(), run.processes.end(),
                                     [](const model::Process& process) { return process.is_rank(); });
@@ -33,164 +43,180 @@ void add_sources(const model::Run& run, std::vector<std::string>& result) {
     for (const auto& [name, state] : process.sources) {
       if (state == "on" || (name == "python" && !is_python(process))) continue;
       std::string sentence = fmt::format("Source {}: {}.", io::printable(name), io::printable(state));
-      if (seen.insert(sentence).second) result.push_back(sentence);
+      if (seen.insert(sentence).second) limits.push_back({sentence, name == "cupti" || name == "python"});
     }
   }
 }
 
-void add_losses(const model::Run& run, std::vector<std::string>& result) {
-  std::map<std::string, uint64_t> losses;
+void add_dropped(const model::Run& run, Limits& limits) {
+  std::map<std::string, uint64_t> dropped;
   for (const model::Process& process : run.processes)
-    for (const auto& [reason, count] : process.losses) losses[reason] += count;
-  for (const auto& [reason, count] : losses)
-    if (count > 0) result.push_back(fmt::format("{} records were lost: {}.", count, io::printable(reason)));
+    for (const auto& [reason, count] : process.dropped_records) dropped[reason] += count;
+  for (const auto& [reason, count] : dropped)
+    if (count > 0)
+      add_weighty(limits, fmt::format("{} records were dropped: {}.", count, io::printable(reason)));
 }
 
-// Loaders that are not torch's show their waits and nothing of what made them wait.
-void add_frameworks(const model::Process& process, const std::string& who, std::vector<std::string>& result) {
+// Loaders that are not PyTorch's show their waits and nothing of what made them wait.
+void add_frameworks(const model::Process& process, const std::string& who, Limits& limits) {
   const auto is_met = [&](const char* name) { return process.facts.count(name) > 0; };
-  std::set<std::string> whole;
-  for (const model::LoaderPass& pass : process.passes) {
-    const model::Loader& loader = process.loaders.at(pass.loader);
-    if (loader.num_workers < 0 && loader.framework != "torch") whole.insert(loader.framework);
+  std::set<std::string> waits_only;
+  for (const model::LoaderEpoch& epoch : process.epochs) {
+    const model::Loader& loader = process.loaders.at(epoch.loader);
+    if (loader.num_workers < 0 && loader.framework != "torch") waits_only.insert(loader.framework);
   }
-  for (const std::string& framework : whole)
-    result.push_back(
-        fmt::format("{}: waits for {} are seen whole; what its own threads did meanwhile is not known.", who,
-                    io::printable(framework)));
-  if (!whole.empty() || !process.passes.empty()) return;
+  for (const std::string& framework : waits_only)
+    add_weighty(limits, fmt::format("{}waiting for {} is measured, but not which of its stages is slow.", who,
+                                    io::printable(framework)));
+  if (!waits_only.empty() || !process.epochs.empty()) return;
   if (is_met("keras") && is_met("jax"))
-    result.push_back(fmt::format(
-        "{}: Keras on JAX takes batches from generators, which are seen over tf.data only.", who));
+    add_weighty(limits,
+                who + "Keras on JAX: data loading from generators is not seen; use tf.data to see it.");
   else if (is_met("tensorflow") && !process.sources.count("tf.data loop"))
-    result.push_back(fmt::format("{}: a dataset that a tf.function iterates itself is not seen.", who));
+    add_weighty(limits,
+                who +
+                    "data loading is not seen where a tf.function iterates the dataset; iterate it in "
+                    "Python to see it.");
 }
 
-// A worker's lines are seen by the thread that waits for it. A loader without workers has nobody who waits.
+// A worker's lines are seen by the thread that waits for it; without workers no thread waits.
 void add_inline_loaders(const model::Process& process, const RankAttribution& rank, const std::string& who,
-                        std::vector<std::string>& result) {
+                        Limits& limits) {
   constexpr double kWorthSaying = 0.05;
   if (rank.share(Category::InputTransform) < kWorthSaying) return;
   for (const model::Loader& loader : process.loaders) {
     const auto code = loader.num_workers == 0 ? model::sample_code(loader) : std::nullopt;
     if (!code) continue;
-    result.push_back(
-        fmt::format("{}: which lines of {} ({}) a sample's time goes to is seen only of a loader "
-                    "with workers.",
-                    who, io::printable(code->function), io::printable(code->location())));
+    add_weighty(limits, fmt::format("{}per-line timing of {} ({}) needs num_workers >= 1.", who,
+                                    io::printable(code->function), io::printable(code->location())));
     return;
   }
 }
 
 // The batches that training uses are taken by another thread, ahead of it.
-void add_taking_thread(const model::Process& process, const std::string& who,
-                       std::vector<std::string>& result) {
-  if (!model::is_fed_by_other_threads(process)) return;
-  result.push_back(
-      fmt::format("{}: its loader is iterated by another thread than the one that trains; that "
-                  "thread's waits (wait_s) are not the training's, and how the loader's settings change "
-                  "the step is not predicted.",
-                  who));
+void add_taking_thread(const model::Process& process, const std::string& who, Limits& limits) {
+  if (model::is_fed_by_other_threads(process))
+    add_weighty(limits, who +
+                            "another thread than the training thread iterates the loader: wait_s is that "
+                            "thread's, and gains of loader settings are not predicted.");
 }
 
 // What another profiler's trace has no records of, in one sentence; coverage lists it source by source.
-void add_imported(const model::Process& process, const std::string& who, std::vector<std::string>& result) {
+void add_imported(const model::Process& process, const std::string& who, Limits& limits) {
   if (process.imported_from.empty()) return;
-  result.push_back(fmt::format(
-      "{}: the trace is {}'s. It has no I/O, page faults, loader workers, waits for a CPU or state of the "
-      "machine: why data was late is not known, and findings that need these are not made. What profiling "
-      "cost the job is in its times.",
-      who, io::printable(process.imported_from)));
+  add_weighty(
+      limits,
+      fmt::format("{}this trace comes from {}, which records no file I/O, page faults, loader workers, "
+                  "CPU contention or machine state: why data came late is not known, and findings that "
+                  "need these are not made. Its times include its own overhead.",
+                  who, io::printable(process.imported_from)));
 }
 
 // Phases that the shares of a step say nothing about.
 void add_phases(const model::Process& process, const RankAttribution& rank, const std::string& who,
-                std::vector<std::string>& result) {
+                Limits& limits) {
   constexpr double kWorthSaying = 0.01;
   const double run_ns = double(process.last_seen - process.start);
   const double evaluation_ns =
       double(model::total(model::find_phases(process, rank.series), model::PhaseKind::kEvaluation));
   if (run_ns <= 0 || evaluation_ns < kWorthSaying * run_ns) return;
-  result.push_back(fmt::format("{}: evaluation ({:.0f} % of the run) is not part of the figures.", who,
-                               100 * evaluation_ns / run_ns));
+  add_weighty(limits, fmt::format("{}evaluation ({:.0f}% of the run) is not part of the figures.", who,
+                                  100 * evaluation_ns / run_ns));
 }
 
-void add_rank(const model::Run& run, const RankAttribution& rank, std::vector<std::string>& result) {
-  const model::Process& process = run.processes.at(rank.process);
-  std::string who = process.rank >= 0 ? fmt::format("Rank {}", process.rank) : "The process";
+void add_device(const RankAttribution& rank, const std::string& who, Limits& limits) {
   if (rank.device == model::kNone && rank.time(Category::DeviceUnobserved) == 0)
-    result.push_back(fmt::format("{} computed on the CPU; nothing is said about a GPU.", who));
+    add_detail(limits, who + "training ran on the CPU; nothing is said about a GPU.");
   if (rank.time(Category::DeviceUnobserved) > 0)
-    result.push_back(
-        fmt::format("{} used CUDA without a device timeline: device busy and idle are not known for {:.0f} % "
-                    "of the time.",
+    add_weighty(
+        limits,
+        fmt::format("{}CUDA was used, but GPU activity was not recorded for {:.0f}% of the time: GPU busy "
+                    "and idle are not known there.",
                     who, 100 * rank.share(Category::DeviceUnobserved)));
-  size_t warm_up = std::count_if(rank.series.steps.begin(), rank.series.steps.end(),
-                                 [](const model::Step& step) { return step.is_warm_up; });
+}
+
+void add_lost_workers(const model::Process& process, const std::string& who, Limits& limits) {
+  const bool is_any_lost = std::ranges::any_of(process.epochs, [](const model::LoaderEpoch& epoch) {
+    return std::ranges::any_of(epoch.workers,
+                               [](const model::Worker& worker) { return worker.process == model::kNone; });
+  });
+  if (is_any_lost)
+    add_weighty(limits,
+                who + "some loader workers left no trace; what they spent their time on is not known.");
+}
+
+void add_rank(const model::Run& run, const RankAttribution& rank, Limits& limits) {
+  const model::Process& process = run.processes.at(rank.process);
+  const std::string who = run.processes.size() > 1 && process.rank >= 0 && process.world_size > 1
+                              ? fmt::format("rank {}: ", process.rank)
+                              : "";
+  add_device(rank, who, limits);
+  const auto warm_up = std::ranges::count_if(rank.series.steps, &model::Step::is_warm_up);
   if (warm_up > 0)
-    result.push_back(fmt::format("{}: {} warm-up steps are not part of the figures.", who, warm_up));
+    add_detail(limits, fmt::format("{}{} warm-up step{} not part of the figures.", who, warm_up,
+                                   warm_up == 1 ? " is" : "s are"));
   if (process.loaders.empty() && process.facts.contains("torch") && !rank.steps.empty())
-    result.push_back(
-        fmt::format("{}: no data loader was seen. Reads, pages that had to be read and answers of other "
-                    "processes count as "
-                    "input; CPU time that makes data is not told from the script's other work.",
-                    who));
-  add_imported(process, who, result);
-  add_frameworks(process, who, result);
-  add_inline_loaders(process, rank, who, result);
-  add_taking_thread(process, who, result);
-  add_phases(process, rank, who, result);
-  for (const model::LoaderPass& pass : process.passes) {
-    bool worker_lost = std::any_of(pass.workers.begin(), pass.workers.end(), [](const model::Worker& worker) {
-      return worker.process == model::kNone;
-    });
-    if (!worker_lost) continue;
-    result.push_back(fmt::format("{}: some loader workers left no trace; what they did is not known.", who));
-    break;
-  }
+    add_weighty(limits, who +
+                            "no DataLoader seen: file reads, page faults and waiting for other processes are "
+                            "counted as data loading; CPU time spent preparing data cannot be separated from "
+                            "other Python code.");
+  add_imported(process, who, limits);
+  add_frameworks(process, who, limits);
+  add_inline_loaders(process, rank, who, limits);
+  add_taking_thread(process, who, limits);
+  add_phases(process, rank, who, limits);
+  add_lost_workers(process, who, limits);
 }
 
 // What is unclear is only worth a word where records are known to be missing: else these calls needed none.
-void add_missing_records(const model::CallsWithoutRecord& missing, std::vector<std::string>& result) {
+void add_missing_records(const model::CallsWithoutRecord& missing, Limits& limits) {
   if (missing.all() == 0) return;
   std::string calls;
   const auto add = [&calls](uint64_t count, const char* what) {
     if (count > 0) calls += fmt::format("{}{} {}", calls.empty() ? "" : ", ", count, what);
   };
-  add(missing.launches, "launches");
+  add(missing.launches, "kernel launches");
   add(missing.graph_launches, "graph launches");
   add(missing.copies, "copies");
   add(missing.memsets, "memsets");
-  result.push_back(
-      fmt::format("{} have no device record: lost, or not delivered when the job ended.{}", calls,
-                  missing.unclear > 0
-                      ? fmt::format(" So have {} copies and memsets that may not need one.", missing.unclear)
-                      : ""));
+  const std::string unclear =
+      missing.unclear > 0
+          ? fmt::format(" So have {} copies and memsets that may not need one.", missing.unclear)
+          : "";
+  add_weighty(limits, fmt::format("{} have no GPU record: dropped, or not delivered when the job ended.{}",
+                                  calls, unclear));
+}
+
+void add_clocks(const model::Run& run, Limits& limits) {
+  if (run.device_clock_steps > 0)
+    add_weighty(limits,
+                fmt::format("the machine's clock was set {} times while GPU times were taken: what ran "
+                            "at that moment is misplaced.",
+                            run.device_clock_steps));
+  if (run.device_units_per_ns != 1)
+    add_detail(limits, fmt::format("another profiler changed CUPTI's time base to {:.3f} units a nanosecond; "
+                                   "timestamps were converted.",
+                                   run.device_units_per_ns));
 }
 
 }  // namespace
 
-std::vector<std::string> limits(const model::Run& run, const std::vector<RankAttribution>& ranks) {
-  std::vector<std::string> result;
-  for (const std::string& sentence : run.damage) result.push_back(io::printable(sentence));
-  for (const std::string& sentence : run.stopped) result.push_back(io::printable(sentence));
+std::vector<Limit> limits(const model::Run& run, const std::vector<RankAttribution>& ranks) {
+  Limits result;
+  for (const std::string& sentence : run.damage) add_weighty(result, io::printable(sentence));
+  for (const std::string& sentence : run.stopped) add_weighty(result, io::printable(sentence));
   add_sources(run, result);
-  add_losses(run, result);
+  add_dropped(run, result);
   for (const RankAttribution& rank : ranks) add_rank(run, rank, result);
   if (run.kernels_total > run.kernels_matched)
-    result.push_back(fmt::format("{} of {} kernels have no known launch.",
-                                 run.kernels_total - run.kernels_matched, run.kernels_total));
+    add_detail(result, fmt::format("{} of {} kernels have no known launch.",
+                                   run.kernels_total - run.kernels_matched, run.kernels_total));
   add_missing_records(run.without_record, result);
-  if (run.device_clock_steps > 0)
-    result.push_back(
-        fmt::format("The machine's clock was set {} times while device times were taken: what ran at that "
-                    "moment is misplaced.",
-                    run.device_clock_steps));
-  if (run.device_units_per_ns != 1)
-    result.push_back(
-        fmt::format("Another tool replaced the clock of device records by one of {:.3f} units a "
-                    "nanosecond; times are converted.",
-                    run.device_units_per_ns));
+  add_clocks(run, result);
+  for (Limit& limit : result) {  // without "rank 3: " before them
+    char& first = limit.sentence.at(0);
+    if (first >= 'a' && first <= 'z') first = char(first - 'a' + 'A');
+  }
   return result;
 }
 

@@ -10,8 +10,8 @@
 namespace gpuwatch::advise {
 namespace {
 
+using model::MachineSample;
 using model::Ns;
-using model::Sample;
 
 // One counter's growth; counters of processes that ended may fall.
 double growth(Ns before, Ns after) {
@@ -23,7 +23,7 @@ double growth(uint64_t before, uint64_t after) {
 
 // Samples are taken by whichever thread comes by, in most jobs by the training thread alone: a difference
 // that no one thread can have made is left out.
-double run_delay_share(const std::vector<const Sample*>& samples) {
+double run_delay_share(const std::vector<const MachineSample*>& samples) {
   double delay = 0, wall = 0;
   for (size_t i = 1; i < samples.size(); ++i) {
     const Ns length = samples[i]->time - samples[i - 1]->time;
@@ -35,7 +35,7 @@ double run_delay_share(const std::vector<const Sample*>& samples) {
   return wall > 0 ? delay / wall : 0;
 }
 
-void add_cpu(const RuleInput& input, model::Interval span, MachineUse& use) {
+void add_cpu(const RuleInput& input, model::TimeSpan span, MachineUse& use) {
   const double wall_ns = use.wall_s * 1e9;
   for (const model::Process& process : input.run.processes) {
     if (!process.is_rank() || process.host != input.process.host) continue;
@@ -45,7 +45,7 @@ void add_cpu(const RuleInput& input, model::Interval span, MachineUse& use) {
   }
 }
 
-void add_machine(const Sample& first, const Sample& last, MachineUse& use) {
+void add_machine(const MachineSample& first, const MachineSample& last, MachineUse& use) {
   const double wall_ns = use.wall_s * 1e9;
   const double total = growth(first.cpu_total_ns, last.cpu_total_ns);
   const double steal = growth(first.cpu_steal_ns, last.cpu_steal_ns);
@@ -62,8 +62,8 @@ void add_machine(const Sample& first, const Sample& last, MachineUse& use) {
   use.major_faults_s = growth(first.major_faults, last.major_faults) / use.wall_s;
 }
 
-void add_levels(const std::vector<const Sample*>& samples, MachineUse& use) {
-  for (const Sample* sample : samples) {
+void add_levels(const std::vector<const MachineSample*>& samples, MachineUse& use) {
+  for (const MachineSample* sample : samples) {
     use.most_shm_used_bytes = std::max(use.most_shm_used_bytes, double(sample->shm_used_bytes));
     const double available = double(sample->memory_available_bytes);
     if (available > 0 &&
@@ -76,13 +76,13 @@ void add_levels(const std::vector<const Sample*>& samples, MachineUse& use) {
 
 std::optional<MachineUse> machine_use(const RuleInput& input) {
   if (input.rank.steps.empty()) return std::nullopt;
-  const model::Interval steps{input.rank.steps.front().step.begin, input.rank.steps.back().step.end};
-  std::vector<const Sample*> samples;
-  for (const Sample& sample : input.process.samples)
+  const model::TimeSpan steps{input.rank.steps.front().step.begin, input.rank.steps.back().step.end};
+  std::vector<const MachineSample*> samples;
+  for (const MachineSample& sample : input.process.machine_samples)
     if (sample.time >= steps.begin && sample.time <= steps.end) samples.push_back(&sample);
   if (samples.size() < 2 || samples.back()->time <= samples.front()->time) return std::nullopt;
   MachineUse use;
-  const model::Interval span{samples.front()->time, samples.back()->time};
+  const model::TimeSpan span{samples.front()->time, samples.back()->time};
   use.wall_s = double(span.length()) / 1e9;
   use.run_delay_share = run_delay_share(samples);
   add_cpu(input, span, use);
@@ -117,9 +117,9 @@ std::optional<predict::Prediction> prediction_with_cpu(const RuleInput& input, c
   const double delay = std::clamp(use.run_delay_share, 0.0, 0.95);
   std::optional<predict::Prediction> prediction;
   if (input.loader && input.device_floor_ms() == 0) {
-    predict::LoaderRecording changed = *input.loader;
-    for (predict::RecordedPass& pass : changed.passes)
-      for (predict::BatchCost& batch : pass.batches) batch.think_ns *= 1 - delay;
+    predict::LoaderReplayInput changed = *input.loader;
+    for (predict::ReplayEpoch& epoch : changed.epochs)
+      for (predict::BatchCost& batch : epoch.batches) batch.think_ns *= 1 - delay;
     predict::LoaderSetting setting = input.loader_setting();
     setting.cores = cores;
     prediction = loader_prediction(input, changed, input.loader_check, setting);

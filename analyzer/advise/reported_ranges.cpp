@@ -9,14 +9,14 @@
 namespace gpuwatch::advise {
 
 void add_reported_range(Finding& finding, const RuleInput& input,
-                        const std::vector<model::Interval>& intervals) {
+                        const std::vector<model::TimeSpan>& intervals) {
   constexpr double kMost = 0.5;
   const uint32_t thread = input.process.training_thread;
   if (thread >= input.process.threads.size() || input.rank.steps.empty()) return;
   const auto inside = model::innermost_range(input.run, input.process.threads[thread], intervals);
   if (!inside || model::meaning_of(inside->name) == model::RangeMeaning::kStep) return;
   model::Ns all = 0;
-  for (const model::Interval& interval : intervals) all += interval.length();
+  for (const model::TimeSpan& interval : intervals) all += interval.length();
   if (double(inside->ns) < kMost * double(all)) return;
   const std::string category =
       inside->category.empty() ? "" : fmt::format(" of category '{}'", io::printable(inside->category));
@@ -24,8 +24,8 @@ void add_reported_range(Finding& finding, const RuleInput& input,
                               double(inside->ns) / 1e6 / double(input.rank.steps.size()), "ms a step"});
 }
 
-std::vector<model::Interval> time_of(const RuleInput& input, attribute::Category category) {
-  std::vector<model::Interval> intervals;
+std::vector<model::TimeSpan> time_of(const RuleInput& input, attribute::Category category) {
+  std::vector<model::TimeSpan> intervals;
   for (const attribute::Slice& slice : input.rank.slices)
     if (slice.category == category && slice.thread == input.process.training_thread)
       intervals.push_back({slice.begin, slice.end});

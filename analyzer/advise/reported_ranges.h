@@ -13,9 +13,9 @@ namespace gpuwatch::advise {
 // more was in one range of the training thread that is not the step itself. `intervals` are in order and
 // disjoint.
 void add_reported_range(Finding& finding, const RuleInput& input,
-                        const std::vector<model::Interval>& intervals);
+                        const std::vector<model::TimeSpan>& intervals);
 
 // When the training thread's time went to this cause.
-std::vector<model::Interval> time_of(const RuleInput& input, attribute::Category category);
+std::vector<model::TimeSpan> time_of(const RuleInput& input, attribute::Category category);
 
 }  // namespace gpuwatch::advise

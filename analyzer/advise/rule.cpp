@@ -56,7 +56,7 @@ int RuleInput::most_workers() const {
 }
 
 double RuleInput::input_floor_ms() const {
-  const predict::LoaderRecording* recording = loader ? loader : producers ? &producers->loader : nullptr;
+  const predict::LoaderReplayInput* recording = loader ? loader : producers ? &producers->loader : nullptr;
   double host = recording ? predict::step_without_input_ms(*recording)
                           : rank.mean_step_ms() * (1 - rank.share(attribute::Group::Input));
   return std::max(host, device_floor_ms());
@@ -79,10 +79,10 @@ Evidence share_evidence(const RuleInput& input, attribute::Category category) {
   return {std::string(attribute::info(category).words), 100 * input.rank.share(category), "% of the step"};
 }
 
-double batch_variation(const predict::LoaderRecording& loader) {
+double batch_variation(const predict::LoaderReplayInput& loader) {
   double sum = 0, squares = 0, count = 0;
-  for (const predict::RecordedPass& pass : loader.passes) {
-    for (const predict::BatchCost& batch : pass.batches) {
+  for (const predict::ReplayEpoch& epoch : loader.epochs) {
+    for (const predict::BatchCost& batch : epoch.batches) {
       sum += batch.service_ns;
       squares += batch.service_ns * batch.service_ns;
       ++count;
@@ -93,26 +93,26 @@ double batch_variation(const predict::LoaderRecording& loader) {
   return std::sqrt(std::max(0.0, squares / count - mean * mean)) / mean;
 }
 
-double expected_step_ms(const RuleInput& input, const predict::LoaderRecording& loader,
+double expected_step_ms(const RuleInput& input, const predict::LoaderReplayInput& loader,
                         predict::LoaderSetting setting) {
   return std::max(predict::replay(loader, setting).step_ms, input.device_floor_ms());
 }
 
 std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
-                                                     const predict::LoaderRecording& loader,
+                                                     const predict::LoaderReplayInput& loader,
                                                      const predict::ReplayCheck& check,
                                                      predict::LoaderSetting setting) {
   if (input.device_hidden()) return std::nullopt;
   double busy = input.device_floor_ms();
-  predict::Range range = predict::replay_range(loader, setting);
+  predict::Estimate range = predict::replay_estimate(loader, setting);
   for (double* value : {&range.low, &range.expected, &range.high}) *value = std::max(*value, busy);
   auto prediction = predict::step_prediction(check, range, input.now_ms, std::max(busy, 0.0));
   if (prediction) prediction->assumptions = predict::assumptions(loader, setting);
   return prediction;
 }
 
-predict::StreamRecording with_assumed_input(const RuleInput& input) {
-  predict::StreamRecording recording = *input.streams;
+predict::StreamReplayInput with_assumed_input(const RuleInput& input) {
+  predict::StreamReplayInput recording = *input.streams;
   // As many batches at once as there are workers; of other changes, what is left of the waits.
   const int before = input.loader ? input.loader->setting.workers : 0;
   const int after = input.assumed_loader ? input.assumed_loader->workers : before;
@@ -137,11 +137,11 @@ void assume_nothing(RuleInput& input) {
 }
 
 std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
-                                                     const predict::StreamRecording& changed) {
+                                                     const predict::StreamReplayInput& changed) {
   if (input.assumed_step_ms <= 0) return std::nullopt;
   // The replay's own error cancels in the ratio of two replays; the check still widens the interval by it.
   double scale = input.now_ms / input.assumed_step_ms;
-  predict::Range range = predict::replay_range(changed);
+  predict::Estimate range = predict::replay_estimate(changed);
   for (double* value : {&range.low, &range.expected, &range.high}) *value *= scale;
   auto prediction = predict::step_prediction(input.stream_check, range, input.now_ms, 0);
   if (prediction && input.streams->matched_share < 0.98)

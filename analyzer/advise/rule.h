@@ -36,9 +36,9 @@ struct RuleInput {
   const model::Device* device = nullptr;  // null: none, or none observed
   int ranks_on_host = 1;
 
-  const predict::LoaderRecording* loader = nullptr;       // null: no loader with known fetches
-  const predict::ProducerRecording* producers = nullptr;  // null: no loader threads of the program's own
-  const predict::StreamRecording* streams = nullptr;      // null: no device timeline
+  const predict::LoaderReplayInput* loader = nullptr;       // null: no loader with known fetches
+  const predict::ProducerReplayInput* producers = nullptr;  // null: no loader threads of the program's own
+  const predict::StreamReplayInput* streams = nullptr;      // null: no device timeline
   predict::ReplayCheck loader_check{}, stream_check{};
   const InputFacts* facts = nullptr;  // null: no loader feeds the steps
 
@@ -46,8 +46,8 @@ struct RuleInput {
   std::optional<predict::LoaderSetting> assumed_loader{};
   double now_ms = 0;        // step time that a prediction starts from
   double input_factor = 1;  // input waits that are left, against the recorded ones
-  const predict::StreamRecording* assumed_streams = nullptr;  // what a rule changes and replays
-  double assumed_step_ms = 0;                                 // replayed without a change
+  const predict::StreamReplayInput* assumed_streams = nullptr;  // what a rule changes and replays
+  double assumed_step_ms = 0;                                   // replayed without a change
 
   predict::LoaderSetting loader_setting() const {
     return assumed_loader ? *assumed_loader : loader ? loader->setting : predict::LoaderSetting{};
@@ -79,21 +79,21 @@ Evidence share_evidence(const RuleInput& input, attribute::Category category);
 
 // Predictions from replays, on top of what is assumed; nullopt where the replay is not trusted.
 std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
-                                                     const predict::LoaderRecording& loader,
+                                                     const predict::LoaderReplayInput& loader,
                                                      const predict::ReplayCheck& check,
                                                      predict::LoaderSetting setting);
 std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
-                                                     const predict::StreamRecording& changed);
+                                                     const predict::StreamReplayInput& changed);
 // The recorded timeline with `input_factor` and the workers of `assumed_loader`.
-predict::StreamRecording with_assumed_input(const RuleInput& input);
+predict::StreamReplayInput with_assumed_input(const RuleInput& input);
 // Predictions start from the recorded step again.
 void assume_nothing(RuleInput& input);
 
-double expected_step_ms(const RuleInput& input, const predict::LoaderRecording& loader,
+double expected_step_ms(const RuleInput& input, const predict::LoaderReplayInput& loader,
                         predict::LoaderSetting setting);
 
 // Spread of the batches' times, of their mean: what a longer buffer or another order evens out.
-double batch_variation(const predict::LoaderRecording& loader);
+double batch_variation(const predict::LoaderReplayInput& loader);
 
 // A gain below this is not worth a change: no finding about a setting is made for less.
 inline constexpr double kLeastSpeedup = 1.03;

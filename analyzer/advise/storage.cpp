@@ -36,7 +36,7 @@ bool has_small_files(const InputFacts& facts, const model::Loader* loader) {
 Reading reading_of(const RuleInput& input) {
   if (!input.loader || !input.facts) return Reading::kNoMatter;
   const InputFacts& facts = *input.facts;
-  const double waits = input.rank.share(Group::Input) - input.rank.share(Category::InputStartup);
+  const double waits = input.rank.steady_input_share();
   if (waits < kLeastReadWait || facts.io_share() < kLeastReadShare || is_quick(facts))
     return Reading::kNoMatter;
   if (is_remote(facts)) return Reading::kRemote;

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
-#include <string_view>
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/io/printable.h"
@@ -11,6 +9,7 @@
 namespace gpuwatch::advise {
 namespace {
 
+using attribute::Bottleneck;
 using attribute::Category;
 using attribute::Group;
 using attribute::RankAttribution;
@@ -21,54 +20,51 @@ constexpr double kBound = 0.05;  // XProf's lower band: below it a job is not bo
 struct Loss {
   const char* id;
   const char* heading;
-  const char* words;  // after "the GPU waits 58 % of each step ..."
-  double share;
+  Bottleneck bottleneck;
+  const char* gpu;       // "the GPU idles 58% of each step waiting for data"
+  const char* training;  // the same of a job without a GPU
 };
 
-double copy_share(const RankAttribution& rank) {
-  return rank.share(Category::CopyH2D) + rank.share(Category::CopyD2H) + rank.share(Category::CopyD2D) +
-         rank.share(Category::CopyStaging);
+constexpr Loss kLosses[] = {
+    {"input-bound", "INPUT-BOUND", Bottleneck::Input, "the GPU idles {} of each step waiting for data",
+     "training waits for data {} of each step"},
+    {"host-bound", "HOST-BOUND", Bottleneck::Host,
+     "the GPU idles {} of each step waiting for the training script on the CPU",
+     "other work than computing the model takes {} of each step"},
+    {"copy-bound", "COPY-BOUND", Bottleneck::Copy, "copies to or from the GPU block {} of each step",
+     "copies take {} of each step"},
+    {"comm-bound", "COMM-BOUND", Bottleneck::Communication,
+     "communication between ranks blocks {} of each step",
+     "communication between ranks takes {} of each step"},
+};
+
+const Loss& largest_loss(const RankAttribution& rank) {
+  return *std::max_element(std::begin(kLosses), std::end(kLosses), [&](const Loss& a, const Loss& b) {
+    return rank.time(a.bottleneck) < rank.time(b.bottleneck);
+  });
 }
 
-double comm_share(const RankAttribution& rank) {
-  return rank.share(Category::CommTransfer) + rank.share(Category::CommWaitPeer) +
-         rank.share(Category::CommUnsplit) + rank.share(Category::CommHost);
-}
-
-Loss largest_loss(const RankAttribution& rank) {
-  double copies = copy_share(rank), comm = comm_share(rank), input = rank.share(Group::Input);
-  double host = rank.share(Group::Host) - rank.share(Category::CopyStaging) - rank.share(Category::CommHost) +
-                rank.share(Category::DeviceLaunchGap);
-  Loss losses[] = {{"input-bound", "INPUT-BOUND", "for data", input},
-                   {"host-bound", "HOST-BOUND", "for the host", host},
-                   {"copy-bound", "COPY-BOUND", "on copies", copies},
-                   {"comm-bound", "COMM-BOUND", "on communication", comm}};
-  return *std::max_element(std::begin(losses), std::end(losses),
-                           [](const Loss& a, const Loss& b) { return a.share < b.share; });
-}
-
-const char* waiter(const RankAttribution& rank) {
-  return rank.device == model::kNone ? "training" : "the GPU";
+std::string percent(double share) {
+  return fmt::format("{:.0f}%", 100 * share);
 }
 
 Verdict bound_by(const RankAttribution& rank, const Loss& loss) {
-  double step = rank.mean_step_ms();
-  const char* verb = loss.share == copy_share(rank) || loss.share == comm_share(rank) ? "spends" : "waits";
+  const double share = rank.share(loss.bottleneck), step = rank.mean_step_ms();
+  const char* words = rank.device == model::kNone ? loss.training : loss.gpu;
   return {loss.id,
-          fmt::format("{}: {} {} {:.0f} % of each step {} ({:.4g} of {:.4g} ms)", loss.heading, waiter(rank),
-                      verb, 100 * loss.share, loss.words, loss.share * step, step),
-          loss.share < 1 ? 1 / (1 - loss.share) : 1};
+          fmt::format("{}: {} ({:.4g} of {:.4g} ms)", loss.heading,
+                      fmt::format(fmt::runtime(words), percent(share)), share * step, step),
+          share < 1 ? 1 / (1 - share) : 1};
 }
 
 Verdict without_steps(const model::Run& run) {
   for (const model::Process& process : run.processes)
     if (process.is_rank())
-      return {
-          "no-training",
-          "NO TRAINING SEEN: " + io::printable(process.script.empty() ? process.executable : process.script) +
-              " ran, but no repeated step was found in what it did",
-          1};
-  return {"no-training", "NO TRAINING SEEN: no loader, optimizer step or kernel launch was recorded", 1};
+      return {"no-training",
+              fmt::format("NO TRAINING SEEN: {} ran, but no repeating training step was found in what it did",
+                          io::printable(process.script.empty() ? process.executable : process.script)),
+              1};
+  return {"no-training", "NO TRAINING SEEN: no DataLoader, optimizer step or kernel launch was recorded", 1};
 }
 
 const RankAttribution* worst_rank(const std::vector<RankAttribution>& ranks) {
@@ -84,58 +80,53 @@ bool complains(const std::vector<Finding>& findings) {
                      [](const Finding& f) { return f.severity != Severity::kInfo; });
 }
 
-// A job that hangs has no other verdict; the finding's title says where.
-std::optional<Verdict> without_progress(const std::vector<Finding>& findings) {
-  constexpr std::string_view kTitle = "No progress", kHeading = "NO PROGRESS";
-  for (const Finding& finding : findings)
-    if (finding.id == "hang" && finding.title.starts_with(kTitle))
-      return Verdict{"cannot-tell",
-                     std::string(kHeading) + io::printable(finding.title.substr(kTitle.size()), 512), 1};
-  return std::nullopt;
+// The job does not wait for its input or its host by more than the bound.
+Verdict not_bound(const RankAttribution& rank, bool has_complaints) {
+  const double compute = rank.share(Category::Compute);
+  const double ceiling = compute > 0 ? 1 / compute : 1;
+  if (rank.device == model::kNone)
+    return {"cpu-job",
+            fmt::format("CPU JOB: training computes on the CPU {} of the time; faster data loading can speed "
+                        "it up by at most {:.2f}x",
+                        percent(compute), ceiling),
+            ceiling};
+  if (has_complaints)
+    return {"compute-bound",
+            fmt::format("COMPUTE-BOUND: the GPU is busy {} of the time; only faster GPU work can speed this "
+                        "up (the host by at most {:.2f}x)",
+                        percent(compute), ceiling),
+            ceiling};
+  return {"healthy",
+          fmt::format("HEALTHY: nothing to gain in data loading or on the host (up to {:.2f}x)", ceiling),
+          ceiling};
 }
 
 }  // namespace
 
 Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks,
                 const std::vector<Finding>& findings) {
-  if (auto hangs = without_progress(findings)) return *hangs;
+  for (const Finding& finding : findings)
+    if (finding.verdict) return *finding.verdict;
   const RankAttribution* rank = worst_rank(ranks);
   if (!rank) return without_steps(run);
   if (rank->steps.size() < kLeastSteps)
     return {"too-short",
-            fmt::format("TOO SHORT: {} steps were recorded; let it run for 20 or more", rank->steps.size()),
+            fmt::format("TOO SHORT: only {} step{} recorded; let the job run for 20 steps or more",
+                        rank->steps.size(), rank->steps.size() == 1 ? " was" : "s were"),
             1};
-  Loss loss = largest_loss(*rank);
-  double hidden = rank->share(Category::DeviceUnobserved);
-  if (hidden > 0.5 && loss.share < kBound)
+  const Loss& loss = largest_loss(*rank);
+  const double hidden = rank->share(Bottleneck::Unobserved);
+  if (hidden > 0.5 && rank->share(loss.bottleneck) < kBound)
     return {"cannot-tell",
-            fmt::format("CANNOT TELL: what the device did in {:.0f} % of the time was not recorded",
-                        100 * hidden),
+            fmt::format("CANNOT TELL: what the GPU did was not recorded for {} of the time", percent(hidden)),
             1};
   if (rank->share(Category::Unknown) > 0.5)
     return {"cannot-tell",
-            fmt::format("CANNOT TELL: {:.0f} % of the time has no known cause",
-                        100 * rank->share(Category::Unknown)),
+            fmt::format("CANNOT TELL: {} of the time has no known cause",
+                        percent(rank->share(Category::Unknown))),
             1};
-  double compute = rank->share(Category::Compute);
-  double ceiling = compute > 0 ? 1 / compute : 1;
-  if (loss.share >= kBound) return bound_by(*rank, loss);
-  if (rank->device == model::kNone)
-    return {
-        "cpu-job",
-        fmt::format(
-            "CPU JOB: training computes {:.0f} % of the time on the CPU; input is no limit (ceiling {:.2f}x)",
-            100 * compute, ceiling),
-        ceiling};
-  if (complains(findings))
-    return {"compute-bound",
-            fmt::format("COMPUTE-BOUND: the device computes {:.0f} % of the time; the findings below concern "
-                        "its work (ceiling on the host {:.2f}x)",
-                        100 * compute, ceiling),
-            ceiling};
-  return {"healthy",
-          fmt::format("HEALTHY: nothing in input or host worth changing (ceiling {:.2f}x)", ceiling),
-          ceiling};
+  if (rank->share(loss.bottleneck) >= kBound) return bound_by(*rank, loss);
+  return not_bound(*rank, complains(findings));
 }
 
 }  // namespace gpuwatch::advise

@@ -11,6 +11,14 @@ model::Ns RankAttribution::time(Group group) const {
   return sum;
 }
 
+model::Ns RankAttribution::time(Bottleneck bottleneck) const {
+  model::Ns sum = 0;
+  for (size_t i = 0; i < kCategoryCount; ++i) {
+    if (kCategories[i].bottleneck == bottleneck) sum += times[i];
+  }
+  return sum;
+}
+
 double RankAttribution::mean_step_ms() const {
   return steps.empty() ? 0 : static_cast<double>(wall_ns) / static_cast<double>(steps.size()) / 1e6;
 }

@@ -16,8 +16,11 @@ namespace gpuwatch::attribute {
 
 enum class Group { DeviceBusy, DeviceWait, Input, Host, Rest };
 
+// What limits a job. The verdict, the rows of the report and `healthy` add up the same categories.
+enum class Bottleneck { Compute, Input, Copy, Communication, Host, Unobserved, Other };
+
 enum class Category : uint8_t {
-#define GW_CATEGORY(identifier, name, words, group) identifier,
+#define GW_CATEGORY(identifier, name, words, group, bottleneck) identifier,
 #include "analyzer/attribute/category.def"
 #undef GW_CATEGORY
 };
@@ -26,10 +29,12 @@ struct CategoryInfo {
   std::string_view name;   // "input.transform"
   std::string_view words;  // "transforms"
   Group group;
+  Bottleneck bottleneck;
 };
 
 inline constexpr CategoryInfo kCategories[] = {
-#define GW_CATEGORY(identifier, name, words, group) {name, words, Group::group},
+#define GW_CATEGORY(identifier, name, words, group, bottleneck) \
+  {name, words, Group::group, Bottleneck::bottleneck},
 #include "analyzer/attribute/category.def"
 #undef GW_CATEGORY
 };
@@ -68,8 +73,11 @@ struct RankAttribution {
   std::vector<Slice> slices;           // in time order over the recorded steps
   model::Ns time(Category category) const { return times[static_cast<size_t>(category)]; }
   model::Ns time(Group group) const;
-  double share(Category category) const { return wall_ns ? double(time(category)) / double(wall_ns) : 0; }
-  double share(Group group) const { return wall_ns ? double(time(group)) / double(wall_ns) : 0; }
+  model::Ns time(Bottleneck bottleneck) const;
+  // Of the recorded wall time, in each of the three views.
+  double share(auto part) const { return wall_ns ? double(time(part)) / double(wall_ns) : 0; }
+  // Waiting for data that another loader setting may shorten: workers start but once an epoch.
+  double steady_input_share() const { return share(Group::Input) - share(Category::InputStartup); }
   double mean_step_ms() const;
 };
 

@@ -7,8 +7,8 @@
 namespace gpuwatch::attribute {
 
 using model::Batch;
-using model::Interval;
 using model::Ns;
+using model::TimeSpan;
 
 namespace {
 
@@ -19,15 +19,15 @@ double wanted_by(const Batch& batch) {
 }
 
 // Between one next() and the following one of the same thread.
-std::vector<Interval> consuming(const model::Process& process) {
-  std::map<uint32_t, std::vector<Interval>> waits;
-  for (const model::LoaderPass& pass : process.passes)
-    for (const Batch& batch : pass.batches)
-      if (batch.next.length() > 0) waits[process.loaders[pass.loader].thread].push_back(batch.next);
-  std::vector<Interval> result;
+std::vector<TimeSpan> consuming(const model::Process& process) {
+  std::map<uint32_t, std::vector<TimeSpan>> waits;
+  for (const model::LoaderEpoch& epoch : process.epochs)
+    for (const Batch& batch : epoch.batches)
+      if (batch.next.length() > 0) waits[process.loaders[epoch.loader].thread].push_back(batch.next);
+  std::vector<TimeSpan> result;
   for (auto& [thread, of_thread] : waits) {
     std::sort(of_thread.begin(), of_thread.end(),
-              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+              [](const TimeSpan& a, const TimeSpan& b) { return a.begin < b.begin; });
     for (size_t i = 1; i < of_thread.size(); ++i)
       if (of_thread[i].begin > of_thread[i - 1].end)
         result.push_back({of_thread[i - 1].end, of_thread[i].begin});
@@ -38,15 +38,15 @@ std::vector<Interval> consuming(const model::Process& process) {
 }  // namespace
 
 Crowd::Crowd(const model::Process& process) : cpus_(std::max(1u, process.cpu_count)) {
-  const auto add = [&](Interval time, double wanted) {
+  const auto add = [&](TimeSpan time, double wanted) {
     if (time.length() <= 0 || wanted <= 0) return;
     edges_.push_back({time.begin, wanted, 0});
     edges_.push_back({time.end, -wanted, 0});
   };
-  for (const model::LoaderPass& pass : process.passes)
-    for (const Batch& batch : pass.batches)
-      if (batch.worker < pass.workers.size()) add(batch.fetch, wanted_by(batch));
-  for (const Interval& time : consuming(process)) add(time, 1);
+  for (const model::LoaderEpoch& epoch : process.epochs)
+    for (const Batch& batch : epoch.batches)
+      if (batch.worker < epoch.workers.size()) add(batch.fetch, wanted_by(batch));
+  for (const TimeSpan& time : consuming(process)) add(time, 1);
   std::sort(edges_.begin(), edges_.end(), [](const Edge& a, const Edge& b) { return a.time < b.time; });
   double wanted = 0, delay = 0;
   Ns last = 0;

@@ -10,10 +10,10 @@ namespace gpuwatch::attribute {
 
 using model::Batch;
 using model::HostCall;
-using model::Interval;
 using model::kNone;
-using model::LoaderPass;
+using model::LoaderEpoch;
 using model::Ns;
+using model::TimeSpan;
 using trace::OpClass;
 
 namespace {
@@ -31,11 +31,11 @@ bool has_fetch_at(const std::vector<HostCall>& calls, Ns begin) {
 
 DataWait::DataWait(const ProcessView& view) : view_(view), crowd_(view.process()) {
   const model::Process& process = view.process();
-  for (uint32_t i = 0; i < process.passes.size(); ++i) {
-    const LoaderPass& pass = process.passes[i];
-    const uint32_t thread = process.loaders[pass.loader].thread;
-    for (uint32_t j = 0; j < pass.batches.size(); ++j) {
-      const Interval next = pass.batches[j].next;
+  for (uint32_t i = 0; i < process.epochs.size(); ++i) {
+    const LoaderEpoch& epoch = process.epochs[i];
+    const uint32_t thread = process.loaders[epoch.loader].thread;
+    for (uint32_t j = 0; j < epoch.batches.size(); ++j) {
+      const TimeSpan next = epoch.batches[j].next;
       if (next.length() > 0) deliveries_.push_back({next, thread, i, j});
     }
   }
@@ -50,11 +50,11 @@ DataWait::DataWait(const ProcessView& view) : view_(view), crowd_(view.process()
   }
   for (auto& [loader, intervals] : pin_) {
     std::sort(intervals.begin(), intervals.end(),
-              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+              [](const TimeSpan& a, const TimeSpan& b) { return a.begin < b.begin; });
   }
 }
 
-const DataWait::Delivery* DataWait::delivery_of(uint32_t thread, Interval call) const {
+const DataWait::Delivery* DataWait::delivery_of(uint32_t thread, TimeSpan call) const {
   const auto after = std::upper_bound(deliveries_.begin(), deliveries_.end(), std::tie(thread, call.begin),
                                       [](const auto& key, const Delivery& delivery) {
                                         return key < std::tie(delivery.thread, delivery.next.begin);
@@ -72,8 +72,8 @@ void DataWait::explain(Tiling& tiling, Ns end, uint32_t thread, uint32_t call_in
   } else if (call.failed()) {
     cause.category = Category::Phase;  // StopIteration: the epoch is over, workers are shut down
   } else if (const Delivery* delivery = delivery_of(thread, {call.begin, call.end})) {
-    const LoaderPass& pass = view_.process().passes[delivery->pass];
-    const bool has_worker = pass.batches[delivery->batch].worker < pass.workers.size();
+    const LoaderEpoch& epoch = view_.process().epochs[delivery->epoch];
+    const bool has_worker = epoch.batches[delivery->batch].worker < epoch.workers.size();
     if (has_worker) {
       explain_worker(tiling, end, *delivery, cause);
     } else {
@@ -86,18 +86,18 @@ void DataWait::explain(Tiling& tiling, Ns end, uint32_t thread, uint32_t call_in
 // The owner's states follow each other: not started, without the index, on its way, fetching, handing over,
 // taken. A time that was not seen (0) makes its state, and those before it, unknown.
 void DataWait::explain_worker(Tiling& tiling, Ns end, const Delivery& delivery, Cause cause) {
-  const LoaderPass& pass = view_.process().passes[delivery.pass];
-  const Batch& batch = pass.batches[delivery.batch];
-  const model::Worker& worker = pass.workers[batch.worker];
-  const uint32_t loader = view_.process().loaders[pass.loader].id;
+  const LoaderEpoch& epoch = view_.process().epochs[delivery.epoch];
+  const Batch& batch = epoch.batches[delivery.batch];
+  const model::Worker& worker = epoch.workers[batch.worker];
+  const uint32_t loader = view_.process().loaders[epoch.loader].id;
   const auto fill_until = [&](Ns time, Category category) {
     cause.category = category;
     tiling.fill(std::min(time, end), cause);
   };
   fill_until(worker.start, Category::InputStartup);
   if (batch.fetch.length() > 0) {
-    const Predecessor before = predecessor(pass, delivery.batch);
-    if (!before.exists && worker.start > pass.start.begin) {
+    const Predecessor before = predecessor(epoch, delivery.batch);
+    if (!before.exists && worker.start > epoch.start.begin) {
       fill_until(batch.fetch.begin, Category::InputStartup);
     }
     fill_until(batch.sent, Category::InputNoPrefetch);
@@ -117,9 +117,9 @@ void DataWait::explain_worker(Tiling& tiling, Ns end, const Delivery& delivery, 
 
 // Without workers the batch is made inside next(): before it the sampler, after it pinning.
 void DataWait::explain_inline(Tiling& tiling, Ns end, const Delivery& delivery, Cause cause) {
-  const LoaderPass& pass = view_.process().passes[delivery.pass];
-  const Batch& batch = pass.batches[delivery.batch];
-  const model::Loader& loader = view_.process().loaders[pass.loader];
+  const LoaderEpoch& epoch = view_.process().epochs[delivery.epoch];
+  const Batch& batch = epoch.batches[delivery.batch];
+  const model::Loader& loader = view_.process().loaders[epoch.loader];
   if (batch.fetch.length() <= 0) return;
   cause.category = Category::InputTransform;
   tiling.fill(std::min(batch.fetch.begin, end), cause);
@@ -130,15 +130,15 @@ void DataWait::explain_inline(Tiling& tiling, Ns end, const Delivery& delivery, 
 
 void DataWait::fill_fetch(Tiling& tiling, Ns end, const Delivery& delivery, Cause cause) {
   if (tiling.cursor() >= end) return;
-  const LoaderPass& pass = view_.process().passes[delivery.pass];
-  const Batch& batch = pass.batches[delivery.batch];
+  const LoaderEpoch& epoch = view_.process().epochs[delivery.epoch];
+  const Batch& batch = epoch.batches[delivery.batch];
   if (split_of_ != &batch) {
-    const Loading& thread = loading_thread(pass, batch, delivery.thread);
+    const Loading& thread = loading_thread(epoch, batch, delivery.thread);
     split_.emplace(batch, FetchingThread{thread.calls, thread.activity.get(), view_.lock_wait()}, crowd_);
     split_of_ = &batch;
   }
-  const bool in_order = view_.process().loaders[pass.loader].in_order != 0;
-  const Ns alone = in_order ? alone_since(pass, delivery.batch) : end;
+  const bool in_order = view_.process().loaders[epoch.loader].in_order != 0;
+  const Ns alone = in_order ? alone_since(epoch, delivery.batch) : end;
   split_->fill(tiling, std::min(alone, end), cause);
   cause.category = Category::InputHeadOfLine;
   tiling.fill(end, cause);
@@ -147,8 +147,8 @@ void DataWait::fill_fetch(Tiling& tiling, Ns end, const Delivery& delivery, Caus
 void DataWait::fill_pinning(Tiling& tiling, Ns end, uint32_t loader, Cause cause) const {
   const auto found = pin_.find(loader);
   if (found != pin_.end()) {
-    const std::vector<Interval>& pinned = found->second;
-    auto next = std::partition_point(pinned.begin(), pinned.end(), [&](const Interval& interval) {
+    const std::vector<TimeSpan>& pinned = found->second;
+    auto next = std::partition_point(pinned.begin(), pinned.end(), [&](const TimeSpan& interval) {
       return interval.end <= tiling.cursor();
     });
     for (; next != pinned.end() && next->begin < end; ++next) {
@@ -160,12 +160,12 @@ void DataWait::fill_pinning(Tiling& tiling, Ns end, uint32_t loader, Cause cause
 }
 
 // The thread that made the batch: in the worker's process, or the consumer itself.
-const DataWait::Loading& DataWait::loading_thread(const LoaderPass& pass, const Batch& batch,
+const DataWait::Loading& DataWait::loading_thread(const LoaderEpoch& epoch, const Batch& batch,
                                                   uint32_t consumer) {
   static const Loading kNoTrace;
   const auto& processes = view_.run().processes;
-  const bool is_inline = batch.worker >= pass.workers.size();
-  const uint32_t process = is_inline ? kNone : pass.workers[batch.worker].process;
+  const bool is_inline = batch.worker >= epoch.workers.size();
+  const uint32_t process = is_inline ? kNone : epoch.workers[batch.worker].process;
   if (!is_inline && process >= processes.size()) return kNoTrace;
   const auto& threads = is_inline ? view_.process().threads : processes[process].threads;
   uint32_t index = consumer;

@@ -22,9 +22,9 @@ class DataWait {
 
  private:
   struct Delivery {
-    model::Interval next;
+    model::TimeSpan next;
     uint32_t thread;
-    uint32_t pass;
+    uint32_t epoch;
     uint32_t batch;
   };
   struct Loading {  // a thread that fetches: what it was in, for FetchSplit
@@ -32,17 +32,18 @@ class DataWait {
     std::unique_ptr<Activity> activity;
   };
 
-  const Delivery* delivery_of(uint32_t thread, model::Interval call) const;
+  const Delivery* delivery_of(uint32_t thread, model::TimeSpan call) const;
   void explain_worker(Tiling& tiling, model::Ns end, const Delivery& delivery, Cause cause);
   void explain_inline(Tiling& tiling, model::Ns end, const Delivery& delivery, Cause cause);
   void fill_fetch(Tiling& tiling, model::Ns end, const Delivery& delivery, Cause cause);
   void fill_pinning(Tiling& tiling, model::Ns end, uint32_t loader, Cause cause) const;
-  const Loading& loading_thread(const model::LoaderPass& pass, const model::Batch& batch, uint32_t consumer);
+  const Loading& loading_thread(const model::LoaderEpoch& epoch, const model::Batch& batch,
+                                uint32_t consumer);
 
   const ProcessView& view_;
   const Crowd crowd_;
   std::vector<Delivery> deliveries_;                          // by thread, then by begin
-  std::map<uint32_t, std::vector<model::Interval>> pin_;      // by loader id, sorted
+  std::map<uint32_t, std::vector<model::TimeSpan>> pin_;      // by loader id, sorted
   std::map<std::pair<uint32_t, uint32_t>, Loading> loading_;  // by process and thread
   // Of the batch that was last asked about: a wait may be explained in many pieces.
   const model::Batch* split_of_ = nullptr;

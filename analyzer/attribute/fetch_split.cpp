@@ -7,9 +7,9 @@ namespace gpuwatch::attribute {
 
 using model::Batch;
 using model::HostCall;
-using model::Interval;
 using model::kNone;
 using model::Ns;
+using model::TimeSpan;
 using trace::OpClass;
 
 Ns share_until(Ns amount, Ns when, Ns whole) {
@@ -44,7 +44,7 @@ FetchSplit::FetchSplit(const Batch& batch, const FetchingThread& thread, const C
 // Of the thread's stretches, so that the parts fit what fill_in_place() finds.
 void FetchSplit::read_sums() {
   const std::vector<HostCall>& calls = *thread_.calls;
-  const Interval fetch = batch_.fetch;
+  const TimeSpan fetch = batch_.fetch;
   auto call = std::lower_bound(calls.begin(), calls.end(), fetch.begin,
                                [](const HostCall& a, Ns time) { return a.begin < time; });
   for (; call != calls.end() && call->begin < fetch.end; ++call) {
@@ -55,7 +55,7 @@ void FetchSplit::read_sums() {
   for (size_t i = activity.index_at(fetch.begin); i < activity.size(); ++i) {
     const Stretch stretch = activity[i];
     if (stretch.begin >= fetch.end) break;
-    const Interval part{std::max(stretch.begin, fetch.begin), std::min(stretch.end, fetch.end)};
+    const TimeSpan part{std::max(stretch.begin, fetch.begin), std::min(stretch.end, fetch.end)};
     const Ns length = part.length();
     const Category category = category_at(stretch);
     if (category == Category::InputIo) {
@@ -101,7 +101,7 @@ Category FetchSplit::category_at(const Stretch& stretch) const {
   if (is_input_io(call.op_class)) return Category::InputIo;
   if (is_lock_wait(call, thread_.lock_wait)) return Category::InputGil;
   const auto after = std::partition_point(collates_.begin(), collates_.end(),
-                                          [&](const Interval& c) { return c.begin <= call.begin; });
+                                          [&](const TimeSpan& c) { return c.begin <= call.begin; });
   const bool is_collating = after != collates_.begin() && call.begin < (after - 1)->end;
   return is_collating ? Category::InputCollate : Category::InputTransform;
 }

@@ -43,7 +43,7 @@ class FetchSplit {
   const model::Batch& batch_;
   FetchingThread thread_;
   const Crowd& crowd_;
-  std::vector<model::Interval> collates_;  // calls of the fetch, in order of time
+  std::vector<model::TimeSpan> collates_;  // calls of the fetch, in order of time
   model::Ns blocked_ns_ = 0;               // in recorded reads
   model::Ns waiting_ns_ = 0;    // in other recorded calls off its CPU: asleep, or for Python's lock
   model::Ns collate_ns_ = 0;    // neither

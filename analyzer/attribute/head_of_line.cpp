@@ -6,7 +6,7 @@
 namespace gpuwatch::attribute {
 
 using model::Batch;
-using model::LoaderPass;
+using model::LoaderEpoch;
 using model::Ns;
 
 namespace {
@@ -17,21 +17,21 @@ constexpr size_t kTurns = 64;
 
 }  // namespace
 
-Predecessor predecessor(const LoaderPass& pass, uint32_t batch) {
-  const size_t reach = std::min<size_t>(pass.workers.size() * kTurns, batch);
+Predecessor predecessor(const LoaderEpoch& epoch, uint32_t batch) {
+  const size_t reach = std::min<size_t>(epoch.workers.size() * kTurns, batch);
   for (size_t back = 1; back <= reach; ++back) {
-    const Batch& earlier = pass.batches[batch - back];
-    if (earlier.worker == pass.batches[batch].worker) return {true, earlier.fetch.end};
+    const Batch& earlier = epoch.batches[batch - back];
+    if (earlier.worker == epoch.batches[batch].worker) return {true, earlier.fetch.end};
   }
   return {};
 }
 
-Ns alone_since(const LoaderPass& pass, uint32_t batch) {
-  const Batch& late = pass.batches[batch];
+Ns alone_since(const LoaderEpoch& epoch, uint32_t batch) {
+  const Batch& late = epoch.batches[batch];
   Ns since = 0;
-  const size_t end = std::min(pass.batches.size(), batch + 1 + pass.workers.size() * kTurns);
+  const size_t end = std::min(epoch.batches.size(), batch + 1 + epoch.workers.size() * kTurns);
   for (size_t i = batch + 1; i < end; ++i) {
-    const Batch& other = pass.batches[i];
+    const Batch& other = epoch.batches[i];
     if (other.sent == 0 || other.sent >= late.fetch.end) break;
     if (other.worker == late.worker) continue;
     if (other.fetch.length() <= 0) return late.fetch.end;

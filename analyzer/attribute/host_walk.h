@@ -20,7 +20,7 @@ namespace gpuwatch::attribute {
 inline constexpr model::Ns kLaunchGapNs = 10'000;
 
 struct Gap {
-  model::Interval time;
+  model::TimeSpan time;
   const model::DeviceOp* next = nullptr;      // ends the gap; nullptr: nothing follows
   const model::DeviceOp* previous = nullptr;  // its end began the gap
 };

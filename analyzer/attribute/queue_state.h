@@ -11,7 +11,7 @@
 namespace gpuwatch::attribute {
 
 struct EmptyQueue {
-  model::Interval time;
+  model::TimeSpan time;
   uint32_t thread;  // makes the call that ends it
 };
 

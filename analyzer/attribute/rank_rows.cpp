@@ -13,10 +13,10 @@ namespace {
 
 using model::Device;
 using model::DeviceOp;
-using model::Interval;
 using model::kNone;
 using model::Ns;
 using model::StepSeries;
+using model::TimeSpan;
 
 std::vector<model::Step> recorded_steps(const StepSeries& series) {
   std::vector<model::Step> steps;
@@ -54,7 +54,7 @@ RankAttribution empty_row(uint32_t process, const StepSeries& series) {
 class StepFilter {
  public:
   explicit StepFilter(const std::vector<StepAttribution>& steps) : steps_(steps) {}
-  bool touches(Interval span) {
+  bool touches(TimeSpan span) {
     while (next_ < steps_.size() && steps_[next_].step.end <= span.begin) ++next_;
     return next_ < steps_.size() && steps_[next_].step.begin < span.end;
   }
@@ -67,14 +67,14 @@ class StepFilter {
 // Whether nobody told us what the device did in part of a span; spans must be asked for in time order.
 class Unobserved {
  public:
-  explicit Unobserved(const std::vector<Interval>& gaps) : gaps_(gaps) {}
-  bool touches(Interval span) {
+  explicit Unobserved(const std::vector<TimeSpan>& gaps) : gaps_(gaps) {}
+  bool touches(TimeSpan span) {
     while (next_ < gaps_.size() && gaps_[next_].end <= span.begin) ++next_;
     return next_ < gaps_.size() && gaps_[next_].begin < span.end;
   }
 
  private:
-  const std::vector<Interval>& gaps_;
+  const std::vector<TimeSpan>& gaps_;
   size_t next_ = 0;
 };
 
@@ -92,7 +92,7 @@ std::vector<Slice> device_slices(const ProcessView& view, const Device& device, 
                                  HostWalk& walk) {
   const std::vector<DeviceOp>& operations = device.operations;
   // Gaps are explained whole, also where they reach beyond the recorded steps.
-  Interval window{row.steps.front().step.begin, row.steps.back().step.end};
+  TimeSpan window{row.steps.front().step.begin, row.steps.back().step.end};
   window.begin = std::min(window.begin, operations.front().begin);
   window.end = std::max(window.end, operations.back().end);
   Tiling tiling(window.begin);
@@ -116,7 +116,7 @@ std::vector<Slice> device_slices(const ProcessView& view, const Device& device, 
 }
 
 std::vector<Slice> unobserved_slices(const ProcessView& view, const RankAttribution& row, HostWalk& walk) {
-  const Interval window{row.steps.front().step.begin, row.steps.back().step.end};
+  const TimeSpan window{row.steps.front().step.begin, row.steps.back().step.end};
   Tiling tiling(window.begin);
   for (const EmptyQueue& empty : empty_queues(view)) {
     if (empty.time.end <= tiling.cursor() || empty.time.begin >= window.end) continue;

@@ -9,9 +9,9 @@
 namespace gpuwatch::attribute {
 
 using model::HostCall;
-using model::Interval;
 using model::kNone;
 using model::Ns;
+using model::TimeSpan;
 using trace::OpClass;
 
 namespace {
@@ -57,7 +57,7 @@ void StepCosts::measure_own_code(const Activity& activity) {
 }
 
 // `next`: the first call that may lie in `time`; moved on for the interval that follows.
-StepCosts::Accounted StepCosts::account(const model::Thread& thread, Interval time, size_t& next) {
+StepCosts::Accounted StepCosts::account(const model::Thread& thread, TimeSpan time, size_t& next) {
   const auto& calls = thread.calls;
   Accounted result;
   Ns io_until = time.begin, fetched_until = time.begin, elsewhere_until = time.begin;

@@ -23,7 +23,7 @@ class StepCosts {
 
  private:
   struct Cost {
-    model::Interval time;
+    model::TimeSpan time;
     const trace::CpuDetail* cpu = nullptr;
     const trace::IoCounts* io = nullptr;
     model::Ns own_ns = 0;  // outside of all calls
@@ -37,7 +37,7 @@ class StepCosts {
   };
   void find_intervals(const model::Thread& thread);
   void measure_own_code(const Activity& activity);
-  static Accounted account(const model::Thread& thread, model::Interval time, size_t& next);
+  static Accounted account(const model::Thread& thread, model::TimeSpan time, size_t& next);
   static void settle(Cost& cost, const Accounted& accounted);
   const Cost* at(model::Ns time) const;
 

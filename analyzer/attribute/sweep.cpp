@@ -65,7 +65,7 @@ std::array<std::vector<Cover>, kBusyClasses> covers(std::span<const DeviceOp> op
 
 class Sweep {
  public:
-  Sweep(std::span<const DeviceOp> operations, std::span<const Kernel> kernels, model::Interval window)
+  Sweep(std::span<const DeviceOp> operations, std::span<const Kernel> kernels, model::TimeSpan window)
       : covers_(covers(operations, kernels)), window_(window) {}
 
   std::vector<DeviceSegment> run() {
@@ -116,7 +116,7 @@ class Sweep {
 
   std::array<std::vector<Cover>, kBusyClasses> covers_;
   std::array<size_t, kBusyClasses> cursors_{};
-  model::Interval window_;
+  model::TimeSpan window_;
   Ns last_end_ = std::numeric_limits<Ns>::min();
   uint32_t last_operation_ = kNone;
 };
@@ -124,7 +124,7 @@ class Sweep {
 }  // namespace
 
 std::vector<DeviceSegment> sweep(std::span<const DeviceOp> operations, std::span<const Kernel> kernels,
-                                 model::Interval window) {
+                                 model::TimeSpan window) {
   return Sweep(operations, kernels, window).run();
 }
 

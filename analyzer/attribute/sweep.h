@@ -22,6 +22,6 @@ struct DeviceSegment {
 
 // Operations sorted by begin. The segments tile `window`.
 std::vector<DeviceSegment> sweep(std::span<const model::DeviceOp> operations,
-                                 std::span<const model::Kernel> kernels, model::Interval window);
+                                 std::span<const model::Kernel> kernels, model::TimeSpan window);
 
 }  // namespace gpuwatch::attribute

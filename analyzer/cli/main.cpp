@@ -68,7 +68,7 @@ struct Commands {
         ->check(CLI::Range(0, 1024));
     predict_command->add_option("--prefetch-factor", predict.prefetch_factor, "batches ahead for each worker")
         ->check(CLI::Range(1, 1024));
-    add_switch("persistent-workers", predict.persistent_workers, "workers live on from pass to pass");
+    add_switch("persistent-workers", predict.persistent_workers, "workers live on from epoch to epoch");
     add_switch("in-order", predict.in_order, "batches in the order of their indices");
     add_switch("pin-memory", predict.pin_memory, "a thread pins each batch");
     predict_command

@@ -55,7 +55,7 @@ nlohmann::ordered_json setting_json(const predict::LoaderSetting& setting) {
 }
 
 std::string sentence(const predict::LoaderSetting& setting, const predict::Prediction& prediction,
-                     const predict::LoaderRecording& recording) {
+                     const predict::LoaderReplayInput& recording) {
   std::string result = fmt::format("{}: {:.1f} -> {:.1f} ms a step ({:.1f}-{:.1f}), {:.2f}x\n",
                                    words(setting), prediction.now, prediction.value.expected,
                                    prediction.value.low, prediction.value.high, prediction.speedup.expected);
@@ -75,7 +75,7 @@ std::string predict(const PredictOptions& options) {
   };
   const auto rank = std::find_if(ranks.begin(), ranks.end(), is_wanted);
   if (rank == ranks.end()) throw io::UserError("there is no such rank with training steps in this run");
-  const auto recording = predict::record_loader(run, *rank);
+  const auto recording = predict::extract_loader(run, *rank);
   if (!recording)
     throw io::UserError("this run has no DataLoader whose fetches were seen, so none can be replayed");
 

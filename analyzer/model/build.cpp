@@ -161,10 +161,10 @@ DeviceClock Builder::device_clock(const ProcessTables& tables) {
 void Builder::map_tables(const ProcessTables& tables, const LinearClock& clock) {
   Process& process = run_.processes[tables.process];
   LinearClock::Cursor cursor;
-  for (size_t i = 0; i < process.samples.size(); ++i)
-    process.samples[i].time = clock.map(tables.sample_ticks[i], cursor);
-  std::stable_sort(process.samples.begin(), process.samples.end(),
-                   [](const Sample& a, const Sample& b) { return a.time < b.time; });
+  for (size_t i = 0; i < process.machine_samples.size(); ++i)
+    process.machine_samples[i].time = clock.map(tables.sample_ticks[i], cursor);
+  std::stable_sort(process.machine_samples.begin(), process.machine_samples.end(),
+                   [](const MachineSample& a, const MachineSample& b) { return a.time < b.time; });
   for (size_t i = 0; i < process.device_samples.size(); ++i)
     process.device_samples[i].time = clock.map(tables.device_sample_ticks[i]);
   if (tables.start_ticks != 0) process.start = clock.map(tables.start_ticks);
@@ -200,8 +200,8 @@ void Builder::link() {
   link_parents(run_);
   complete_worker_links(run_, tables_);
   join_instances(run_, tables_);
-  LoaderPasses passes(run_);
-  for (uint32_t i = 0; i < run_.processes.size(); ++i) passes.build(i, tables_[i]->workers);
+  LoaderEpochs epochs(run_);
+  for (uint32_t i = 0; i < run_.processes.size(); ++i) epochs.build(i, tables_[i]->workers);
   find_training_threads(run_);
   find_running(run_);
 }

@@ -29,8 +29,8 @@ std::vector<Edge> edges_of(const Run& run, const Process& process) {
 
 }  // namespace
 
-std::vector<Interval> captures(const Run& run, const Process& process) {
-  std::vector<Interval> found;
+std::vector<TimeSpan> captures(const Run& run, const Process& process) {
+  std::vector<TimeSpan> found;
   int under_way = 0;
   Ns begin = 0;
   for (const Edge& edge : edges_of(run, process)) {
@@ -40,9 +40,9 @@ std::vector<Interval> captures(const Run& run, const Process& process) {
   return found;
 }
 
-bool is_captured(const std::vector<Interval>& captures, const HostCall& call) {
+bool is_captured(const std::vector<TimeSpan>& captures, const HostCall& call) {
   const auto after = std::upper_bound(captures.begin(), captures.end(), call.begin,
-                                      [](Ns time, const Interval& capture) { return time < capture.begin; });
+                                      [](Ns time, const TimeSpan& capture) { return time < capture.begin; });
   return after != captures.begin() && call.end <= std::prev(after)->end;
 }
 

@@ -11,8 +11,8 @@ namespace gpuwatch::model {
 
 // While at least one capture was under way, by whichever thread; disjoint, by time. One that was seen to
 // begin and not to end is none.
-std::vector<Interval> captures(const Run& run, const Process& process);
+std::vector<TimeSpan> captures(const Run& run, const Process& process);
 
-bool is_captured(const std::vector<Interval>& captures, const HostCall& call);
+bool is_captured(const std::vector<TimeSpan>& captures, const HostCall& call);
 
 }  // namespace gpuwatch::model

@@ -5,10 +5,10 @@
 
 namespace gpuwatch::model {
 
-CpuTime cpu_time(const Process& process, Interval span) {
+CpuTime cpu_time(const Process& process, TimeSpan span) {
   CpuTime result;
-  const Sample* last = nullptr;
-  for (const Sample& sample : process.samples) {
+  const MachineSample* last = nullptr;
+  for (const MachineSample& sample : process.machine_samples) {
     if (sample.time < span.begin || sample.time > span.end) continue;
     if (last) {
       result.own_ns += double(std::max<Ns>(0, sample.cpu_ns - last->cpu_ns));

@@ -14,6 +14,6 @@ struct CpuTime {
   bool is_least = false;  // workers ended meanwhile
 };
 
-CpuTime cpu_time(const Process& process, Interval span);
+CpuTime cpu_time(const Process& process, TimeSpan span);
 
 }  // namespace gpuwatch::model

@@ -19,7 +19,7 @@ std::string_view holder_in(std::string_view state) {
 }
 
 struct Gap {
-  Interval time;
+  TimeSpan time;
   const std::string* state;
 };
 

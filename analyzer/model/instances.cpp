@@ -34,7 +34,7 @@ bool are_alike(const Loader& a, const Loader& b) {
   return settings(a) == settings(b);
 }
 
-// Batches and begins of passes of the two, in order of time.
+// Batches and begins of epochs of the two, in order of time.
 std::vector<Taken> events_of(const Process& process, uint32_t a, uint32_t b, OpClass op_class) {
   std::vector<Taken> events;
   for (const Thread& thread : process.threads) {
@@ -47,7 +47,7 @@ std::vector<Taken> events_of(const Process& process, uint32_t a, uint32_t b, OpC
   return events;
 }
 
-// Between two passes' begins only the one that began is asked.
+// Between two epochs' begins only the one that began is asked.
 bool follow_each_other(const Process& process, uint32_t a, uint32_t b) {
   const auto starts = events_of(process, a, b, OpClass::LoaderStart);
   const auto nexts = events_of(process, a, b, OpClass::LoaderNext);

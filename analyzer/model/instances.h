@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The recorder gives an iterator an entry of its own while another one over the same DataLoader is alive and
-// in the middle of a pass, because it cannot know whether that one will be asked again. Lightning never asks:
-// it counts the batches, and leaves each epoch's iterator before its end. Entries whose passes follow each
-// other are one loader; passes that alternate (zip(loader, loader)) stay apart.
+// in the middle of an epoch, because it cannot know whether that one will be asked again. Lightning never
+// asks: it counts the batches, and leaves each epoch's iterator before its end. Entries whose epochs follow
+// each other are one loader; epochs that alternate (zip(loader, loader)) stay apart.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@
 
 namespace gpuwatch::model {
 
-// Before passes are built. `tables`: by index of the process.
+// Before epochs are built. `tables`: by index of the process.
 void join_instances(Run& run, const std::vector<ProcessTables*>& tables);
 
 // For each loader of the process the one that the user knows it as: itself, or, for an iterator that lives

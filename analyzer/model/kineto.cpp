@@ -90,7 +90,7 @@ class ProcessImport {
   void fill(Process& process);
 
  private:
-  Interval time_of(const KinetoEvent& event) const;
+  TimeSpan time_of(const KinetoEvent& event) const;
   void describe(Process& process) const;
   Thread& thread(Process& process, int64_t id);
   uint16_t stream(Process& process, const KinetoEvent& event);
@@ -110,11 +110,11 @@ class ProcessImport {
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint16_t> streams_;
   std::unordered_map<uint32_t, const KinetoEvent*> by_correlation_;  // what a call did, or waited for
   std::map<std::pair<size_t, std::string>, uint32_t> loaders_;       // by thread and class
-  std::map<size_t, std::vector<Interval>> steps_;                    // by thread
+  std::map<size_t, std::vector<TimeSpan>> steps_;                    // by thread
   uint64_t dropped_ = 0;
 };
 
-Interval ProcessImport::time_of(const KinetoEvent& event) const {
+TimeSpan ProcessImport::time_of(const KinetoEvent& event) const {
   const Ns begin = event.begin_ns + trace_.base_ns - origin_;
   return {begin, begin + std::min(event.length_ns, kFurthestNs)};
 }
@@ -178,7 +178,7 @@ void ProcessImport::add_device_work(Process& process, const KinetoEvent& event) 
     ++dropped_;
     return;
   }
-  const Interval time = time_of(event);
+  const TimeSpan time = time_of(event);
   const std::string& name = trace_.names[event.name];
   DeviceOp op{.begin = time.begin,
               .end = time.end,
@@ -199,7 +199,7 @@ void ProcessImport::add_device_work(Process& process, const KinetoEvent& event) 
 }
 
 void ProcessImport::add_call(Process& process, const KinetoEvent& event) {
-  const Interval time = time_of(event);
+  const TimeSpan time = time_of(event);
   const std::string& name = trace_.names[event.name];
   HostCall call{.begin = time.begin,
                 .end = time.end,
@@ -214,7 +214,7 @@ void ProcessImport::add_call(Process& process, const KinetoEvent& event) {
 }
 
 void ProcessImport::add_annotation(Process& process, const KinetoEvent& event) {
-  const Interval time = time_of(event);
+  const TimeSpan time = time_of(event);
   const std::string& name = trace_.names[event.name];
   Thread& on = thread(process, event.thread);
   on.ranges.push_back({.begin = time.begin, .end = time.end, .name = names_.text(name), .domain = 0});
@@ -244,7 +244,7 @@ void ProcessImport::add_annotation(Process& process, const KinetoEvent& event) {
 void ProcessImport::find_reported_steps(Process& process) {
   for (auto& [index, steps] : steps_) {
     if (steps.size() <= process.reported_steps.size()) continue;
-    std::ranges::sort(steps, {}, &Interval::begin);
+    std::ranges::sort(steps, {}, &TimeSpan::begin);
     process.reported_steps = steps;
     process.training_thread = static_cast<uint32_t>(index);
   }
@@ -368,8 +368,8 @@ Run build_kineto_run(const io::TraceSet& traces) {
     run.kernels_total += count.kernels;
     run.kernels_matched += count.matched;
   }
-  LoaderPasses passes(run);
-  for (uint32_t i = 0; i < run.processes.size(); ++i) passes.build(i, {});
+  LoaderEpochs epochs(run);
+  for (uint32_t i = 0; i < run.processes.size(); ++i) epochs.build(i, {});
   std::vector<uint32_t> stepped;  // the thread that the profiler was stepped on trains, whoever launches most
   for (const Process& process : run.processes) stepped.push_back(process.training_thread);
   find_training_threads(run);

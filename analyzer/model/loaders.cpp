@@ -77,17 +77,17 @@ class ConsumerWalk {
 
  private:
   struct Building {
-    LoaderPass pass;
-    std::unordered_map<uint32_t, uint32_t> position;  // batch index -> place in pass.batches
+    LoaderEpoch epoch;
+    std::unordered_map<uint32_t, uint32_t> position;  // batch index -> place in epoch.batches
     std::vector<uint32_t> none;                       // indices that were answered without a batch
   };
   struct Progress {
-    size_t pass = SIZE_MAX;                        // index into building_
+    size_t epoch = SIZE_MAX;                       // index into building_
     std::unordered_map<uint32_t, uint32_t> nexts;  // thread -> next() calls
   };
 
   size_t loader(uint32_t id);
-  Building& start_pass(size_t loader, Interval start);
+  Building& start_epoch(size_t loader, TimeSpan start);
   Building& current(const HostCall& call);
   static Batch& batch(Building& building, uint32_t index);
 
@@ -104,26 +104,26 @@ size_t ConsumerWalk::loader(uint32_t id) {
   return found->second;
 }
 
-ConsumerWalk::Building& ConsumerWalk::start_pass(size_t loader, Interval start) {
-  progress_[loader].pass = building_.size();
+ConsumerWalk::Building& ConsumerWalk::start_epoch(size_t loader, TimeSpan start) {
+  progress_[loader].epoch = building_.size();
   auto& building = building_.emplace_back();
-  building.pass.loader = static_cast<uint32_t>(loader);
-  building.pass.start = start;
+  building.epoch.loader = static_cast<uint32_t>(loader);
+  building.epoch.start = start;
   return building;
 }
 
-// The pass that a record belongs to. Without a LoaderStart (recording began later), the first record starts
+// The epoch that a record belongs to. Without a LoaderStart (recording began later), the first record starts
 // it.
 ConsumerWalk::Building& ConsumerWalk::current(const HostCall& call) {
   const size_t which = loader(call.correlation_or_object);
-  if (progress_[which].pass == SIZE_MAX) return start_pass(which, {call.begin, call.begin});
-  return building_[progress_[which].pass];
+  if (progress_[which].epoch == SIZE_MAX) return start_epoch(which, {call.begin, call.begin});
+  return building_[progress_[which].epoch];
 }
 
 Batch& ConsumerWalk::batch(Building& building, uint32_t index) {
-  const auto [found, is_new] = building.position.emplace(index, building.pass.batches.size());
-  if (is_new) building.pass.batches.emplace_back().index = index;
-  return building.pass.batches[found->second];
+  const auto [found, is_new] = building.position.emplace(index, building.epoch.batches.size());
+  if (is_new) building.epoch.batches.emplace_back().index = index;
+  return building.epoch.batches[found->second];
 }
 
 void ConsumerWalk::walk(uint32_t thread_index) {
@@ -133,7 +133,7 @@ void ConsumerWalk::walk(uint32_t thread_index) {
     const HostCall& call = thread.calls[i];
     switch (call.op_class) {
       case OpClass::LoaderStart:
-        start_pass(loader(call.correlation_or_object), {call.begin, call.end});
+        start_epoch(loader(call.correlation_or_object), {call.begin, call.end});
         break;
       case OpClass::IndexSent: {
         Batch& sent = batch(current(call), call.argument);
@@ -174,17 +174,17 @@ void ConsumerWalk::finish() {
     }
   }
   for (auto& building : building_) {
-    auto& batches = building.pass.batches;
+    auto& batches = building.epoch.batches;
     std::sort(building.none.begin(), building.none.end());
     std::erase_if(batches, [&](const Batch& batch) {
       return std::binary_search(building.none.begin(), building.none.end(), batch.index);
     });
     std::sort(batches.begin(), batches.end(),
               [](const Batch& a, const Batch& b) { return a.index < b.index; });
-    process_.passes.push_back(std::move(building.pass));
+    process_.epochs.push_back(std::move(building.epoch));
   }
-  std::stable_sort(process_.passes.begin(), process_.passes.end(),
-                   [](const LoaderPass& a, const LoaderPass& b) { return a.start.begin < b.start.begin; });
+  std::stable_sort(process_.epochs.begin(), process_.epochs.end(),
+                   [](const LoaderEpoch& a, const LoaderEpoch& b) { return a.start.begin < b.start.begin; });
 }
 
 // When a batch that will be pinned comes into being: its index is sent, or next() begins to make it.
@@ -192,12 +192,13 @@ Ns asked_for(const Batch& batch) {
   return batch.sent != 0 ? batch.sent : batch.next.begin;
 }
 
-// Joins pinned batches with those of the passes. Each pass numbers from 0, and a pin thread may still finish
-// what the pass before had asked for: a span belongs to the last pass that had asked for its index by then.
+// Joins pinned batches with those of the epochs. Each epoch numbers from 0, and a pin thread may still finish
+// what the epoch before had asked for: a span belongs to the last epoch that had asked for its index by then.
 void match_pinned(Process& process) {
   std::map<std::pair<uint32_t, uint32_t>, std::vector<Batch*>> asked;  // (loader id, index), in time order
-  for (auto& pass : process.passes) {
-    for (auto& batch : pass.batches) asked[{process.loaders[pass.loader].id, batch.index}].push_back(&batch);
+  for (auto& epoch : process.epochs) {
+    for (auto& batch : epoch.batches)
+      asked[{process.loaders[epoch.loader].id, batch.index}].push_back(&batch);
   }
   for (const auto& thread : process.threads) {
     for (const auto& call : thread.calls) {
@@ -212,12 +213,12 @@ void match_pinned(Process& process) {
   }
 }
 
-Ns first_sent(const LoaderPass& pass) {
+Ns first_sent(const LoaderEpoch& epoch) {
   Ns first = kEndless;
-  for (const auto& batch : pass.batches) {
+  for (const auto& batch : epoch.batches) {
     if (batch.sent != 0) first = std::min(first, batch.sent);
   }
-  return first == kEndless ? pass.start.begin : first;
+  return first == kEndless ? epoch.start.begin : first;
 }
 
 // Where each fetch of a worker process lies.
@@ -239,10 +240,10 @@ std::vector<FetchAt> fetches_of(const Process& worker) {
   return fetches;
 }
 
-// The batches that a pass asked each of its workers for, in the order of the worker's queue.
-std::vector<std::vector<Batch*>> tasks_of(LoaderPass& pass) {
-  std::vector<std::vector<Batch*>> tasks(pass.workers.size());
-  for (auto& batch : pass.batches) {
+// The batches that an epoch asked each of its workers for, in the order of the worker's queue.
+std::vector<std::vector<Batch*>> tasks_of(LoaderEpoch& epoch) {
+  std::vector<std::vector<Batch*>> tasks(epoch.workers.size());
+  for (auto& batch : epoch.batches) {
     if (batch.worker != kNone) tasks[batch.worker].push_back(&batch);
   }
   for (auto& queue : tasks) {
@@ -252,9 +253,9 @@ std::vector<std::vector<Batch*>> tasks_of(LoaderPass& pass) {
   return tasks;
 }
 
-// Joins tasks and fetches of one pass. A worker numbers its fetches from 0 in each pass, which bridges those
-// whose records were lost; numbers that do not grow are not believed, and the n-th fetch is taken for the
-// n-th task.
+// Joins tasks and fetches of one epoch. A worker numbers its fetches from 0 in each epoch, which bridges
+// those whose records were lost; numbers that do not grow are not believed, and the n-th fetch is taken for
+// the n-th task.
 void join(std::span<Batch* const> tasks, std::span<const FetchAt> fetches) {
   bool ordinals_grow = true;
   for (size_t i = 1; i < fetches.size(); ++i) {
@@ -281,14 +282,14 @@ Ns start_of_loop(const Process& worker) {
 
 }  // namespace
 
-LoaderPasses::LoaderPasses(Run& run) : run_(run) {
+LoaderEpochs::LoaderEpochs(Run& run) : run_(run) {
   for (size_t i = 0; i < run.processes.size(); ++i) {
     by_pid_.emplace(run.processes[i].pid, static_cast<uint32_t>(i));
   }
 }
 
 // Pids are used again; a worker is a child of its consumer, or at least on its host.
-uint32_t LoaderPasses::process_of(uint32_t pid, const Process& consumer) const {
+uint32_t LoaderEpochs::process_of(uint32_t pid, const Process& consumer) const {
   uint32_t best = kNone;
   int best_score = -1;
   const auto [first, last] = by_pid_.equal_range(pid);
@@ -304,7 +305,7 @@ uint32_t LoaderPasses::process_of(uint32_t pid, const Process& consumer) const {
   return best;
 }
 
-LoaderPasses::Candidates LoaderPasses::candidates_of(const Process& consumer,
+LoaderEpochs::Candidates LoaderEpochs::candidates_of(const Process& consumer,
                                                      std::span<const WorkerLink> links) const {
   Candidates candidates;
   for (const auto& link : links) {
@@ -315,16 +316,16 @@ LoaderPasses::Candidates LoaderPasses::candidates_of(const Process& consumer,
   return candidates;
 }
 
-// Without persistent workers each pass has processes of its own under the same worker indices: the last one
-// that started before the next pass began. Where one left no trace, its start is not known, and they are
+// Without persistent workers each epoch has processes of its own under the same worker indices: the last one
+// that started before the next epoch began. Where one left no trace, its start is not known, and they are
 // counted.
-Worker LoaderPasses::choose(const std::vector<Candidate>* candidates, uint32_t worker, size_t nth_pass,
+Worker LoaderEpochs::choose(const std::vector<Candidate>* candidates, uint32_t worker, size_t nth_epoch,
                             Ns until) const {
   if (!candidates) return {worker, 0, kNone, 0};
   const auto traceless = [](const Candidate& c) { return c.process == kNone; };
   const Candidate* chosen = &candidates->front();
   if (std::any_of(candidates->begin(), candidates->end(), traceless)) {
-    chosen = &(*candidates)[std::min(nth_pass, candidates->size() - 1)];
+    chosen = &(*candidates)[std::min(nth_epoch, candidates->size() - 1)];
   } else {
     for (const auto& candidate : *candidates) {
       if (candidate.start < until && candidate.start >= chosen->start) chosen = &candidate;
@@ -334,63 +335,64 @@ Worker LoaderPasses::choose(const std::vector<Candidate>* candidates, uint32_t w
   return {worker, chosen->pid, chosen->process, start};
 }
 
-// Fills pass.workers with the workers that the pass used, and turns Batch::worker from PyTorch's index into a
-// place there. Where no IndexSent was seen, PyTorch's round robin is assumed.
-void LoaderPasses::assign_workers(Process& consumer, const Candidates& candidates) {
-  std::unordered_map<uint32_t, size_t> passes_seen;  // by loader
+// Fills epoch.workers with the workers that the epoch used, and turns Batch::worker from PyTorch's index into
+// a place there. Where no IndexSent was seen, PyTorch's round robin is assumed.
+void LoaderEpochs::assign_workers(Process& consumer, const Candidates& candidates) {
+  std::unordered_map<uint32_t, size_t> epochs_seen;  // by loader
   std::unordered_map<uint32_t, Ns> next_start;       // by loader
-  std::vector<Ns> until(consumer.passes.size(), kEndless);
-  for (size_t i = consumer.passes.size(); i-- > 0;) {
-    const auto& pass = consumer.passes[i];
-    if (const auto next = next_start.find(pass.loader); next != next_start.end()) until[i] = next->second;
-    next_start[pass.loader] = pass.start.begin;
+  std::vector<Ns> until(consumer.epochs.size(), kEndless);
+  for (size_t i = consumer.epochs.size(); i-- > 0;) {
+    const auto& epoch = consumer.epochs[i];
+    if (const auto next = next_start.find(epoch.loader); next != next_start.end()) until[i] = next->second;
+    next_start[epoch.loader] = epoch.start.begin;
   }
-  for (size_t i = 0; i < consumer.passes.size(); ++i) {
-    auto& pass = consumer.passes[i];
-    const Loader& loader = consumer.loaders[pass.loader];
-    const size_t nth_pass = passes_seen[pass.loader]++;
-    const bool none_seen = std::all_of(pass.batches.begin(), pass.batches.end(),
+  for (size_t i = 0; i < consumer.epochs.size(); ++i) {
+    auto& epoch = consumer.epochs[i];
+    const Loader& loader = consumer.loaders[epoch.loader];
+    const size_t nth_epoch = epochs_seen[epoch.loader]++;
+    const bool none_seen = std::all_of(epoch.batches.begin(), epoch.batches.end(),
                                        [](const Batch& batch) { return batch.worker == kNone; });
     std::unordered_map<uint32_t, uint32_t> place;
-    for (auto& batch : pass.batches) {
+    for (auto& batch : epoch.batches) {
       if (none_seen && loader.num_workers > 0)
         batch.worker = batch.index % static_cast<uint32_t>(loader.num_workers);
       if (batch.worker == kNone) continue;
-      const auto [found, is_new] = place.emplace(batch.worker, static_cast<uint32_t>(pass.workers.size()));
+      const auto [found, is_new] = place.emplace(batch.worker, static_cast<uint32_t>(epoch.workers.size()));
       if (is_new) {
         const auto known = candidates.find(worker_key(loader.id, batch.worker));
-        pass.workers.push_back(
-            choose(known == candidates.end() ? nullptr : &known->second, batch.worker, nth_pass, until[i]));
+        epoch.workers.push_back(
+            choose(known == candidates.end() ? nullptr : &known->second, batch.worker, nth_epoch, until[i]));
       }
       batch.worker = found->second;
     }
   }
 }
 
-void LoaderPasses::match_fetches(Process& consumer) {
+void LoaderEpochs::match_fetches(Process& consumer) {
   struct Use {
-    LoaderPass* pass;
+    LoaderEpoch* epoch;
     uint32_t place;
   };
   std::unordered_map<uint32_t, std::vector<Use>>
-      uses;  // worker process -> passes that it served, in time order
-  std::vector<std::vector<std::vector<Batch*>>> tasks;  // by pass, then place
-  for (auto& pass : consumer.passes) {
-    tasks.push_back(tasks_of(pass));
-    for (uint32_t place = 0; place < pass.workers.size(); ++place) {
-      if (pass.workers[place].process != kNone) uses[pass.workers[place].process].push_back({&pass, place});
+      uses;  // worker process -> epochs that it served, in time order
+  std::vector<std::vector<std::vector<Batch*>>> tasks;  // by epoch, then place
+  for (auto& epoch : consumer.epochs) {
+    tasks.push_back(tasks_of(epoch));
+    for (uint32_t place = 0; place < epoch.workers.size(); ++place) {
+      if (epoch.workers[place].process != kNone)
+        uses[epoch.workers[place].process].push_back({&epoch, place});
     }
   }
-  for (const auto& [worker, passes] : uses) {
+  for (const auto& [worker, epochs] : uses) {
     const auto fetches = fetches_of(run_.processes[worker]);
     run_.processes[worker].worker_of = static_cast<uint32_t>(&consumer - run_.processes.data());
     size_t first = 0;
-    for (size_t i = 0; i < passes.size(); ++i) {
-      // A persistent worker first finishes what the pass before had asked for, and the reset waits for that:
-      // such a fetch ends before the first index of the new pass is sent. (The index is noted just after it
+    for (size_t i = 0; i < epochs.size(); ++i) {
+      // A persistent worker first finishes what the epoch before had asked for, and the reset waits for that:
+      // such a fetch ends before the first index of the new epoch is sent. (The index is noted just after it
       // went out; a dataset faster than that note is told by its numbers beginning anew.)
-      const bool is_last = i + 1 == passes.size();
-      const Ns until = is_last ? kEndless : first_sent(*passes[i + 1].pass);
+      const bool is_last = i + 1 == epochs.size();
+      const Ns until = is_last ? kEndless : first_sent(*epochs[i + 1].epoch);
       size_t last = first;
       while (last < fetches.size() && fetches[last].get().end <= until) {
         const bool begins_anew =
@@ -398,14 +400,14 @@ void LoaderPasses::match_fetches(Process& consumer) {
         if (begins_anew && !is_last) break;
         ++last;
       }
-      const size_t pass = static_cast<size_t>(passes[i].pass - consumer.passes.data());
-      join(tasks[pass][passes[i].place], std::span(fetches).subspan(first, last - first));
+      const size_t epoch = static_cast<size_t>(epochs[i].epoch - consumer.epochs.data());
+      join(tasks[epoch][epochs[i].place], std::span(fetches).subspan(first, last - first));
       first = last;
     }
   }
 }
 
-void LoaderPasses::build(uint32_t consumer_index, std::span<const WorkerLink> links) {
+void LoaderEpochs::build(uint32_t consumer_index, std::span<const WorkerLink> links) {
   Process& consumer = run_.processes[consumer_index];
   ConsumerWalk walk(consumer);
   for (uint32_t i = 0; i < consumer.threads.size(); ++i) walk.walk(i);

@@ -13,11 +13,11 @@
 
 namespace gpuwatch::model {
 
-class LoaderPasses {
+class LoaderEpochs {
  public:
-  explicit LoaderPasses(Run& run);  // all records are decoded and mapped
+  explicit LoaderEpochs(Run& run);  // all records are decoded and mapped
 
-  // Fills Process::passes and Loader::thread of that process, and `worker_of` of its workers. `links` are the
+  // Fills Process::epochs and Loader::thread of that process, and `worker_of` of its workers. `links` are the
   // WorkerInfo tables of its loaders, in the order they were written.
   void build(uint32_t consumer, std::span<const WorkerLink> links);
 
@@ -33,7 +33,7 @@ class LoaderPasses {
   uint32_t process_of(uint32_t pid, const Process& consumer) const;
   Candidates candidates_of(const Process& consumer, std::span<const WorkerLink> links) const;
   void assign_workers(Process& consumer, const Candidates& candidates);
-  Worker choose(const std::vector<Candidate>* candidates, uint32_t worker, size_t nth_pass, Ns until) const;
+  Worker choose(const std::vector<Candidate>* candidates, uint32_t worker, size_t nth_epoch, Ns until) const;
   void match_fetches(Process& consumer);
 
   Run& run_;

@@ -112,7 +112,7 @@ MatchCount match_launches(Process& process) {
 void count_calls_without_record(Run& run, const Process& process) {
   RecordedIds recorded(process);
   // Other threads' launches as well: autograd's go into the graph that the training thread captures.
-  const std::vector<Interval> capturing = captures(run, process);
+  const std::vector<TimeSpan> capturing = captures(run, process);
   for (const auto& thread : process.threads) {
     for (const auto& call : thread.calls) {
       if (call.correlation_or_object == 0 || !can_launch(call.op_class) || call.failed()) continue;

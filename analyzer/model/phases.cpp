@@ -9,8 +9,8 @@ namespace {
 using trace::OpClass;
 
 // Stretches of [series' first step, the process's last record] that belong to no step.
-std::vector<Interval> between_steps(const Process& process, const StepSeries& series) {
-  std::vector<Interval> gaps;
+std::vector<TimeSpan> between_steps(const Process& process, const StepSeries& series) {
+  std::vector<TimeSpan> gaps;
   Ns cursor = series.steps.front().begin;
   for (const Step& step : series.steps) {
     if (step.begin > cursor) gaps.push_back({cursor, step.begin});
@@ -28,11 +28,11 @@ Ns end_of_warm_up(const StepSeries& series) {
 
 // From the first to the last call on a loader in each gap; only where a batch was taken in it. Calls are in
 // order of their begin, as gaps are.
-void add_evaluations(const Thread& thread, const std::vector<Interval>& gaps, std::vector<Phase>& phases) {
+void add_evaluations(const Thread& thread, const std::vector<TimeSpan>& gaps, std::vector<Phase>& phases) {
   auto call = thread.calls.begin();
-  for (const Interval& gap : gaps) {
+  for (const TimeSpan& gap : gaps) {
     while (call != thread.calls.end() && call->begin < gap.begin) ++call;
-    Interval read{gap.end, gap.begin};
+    TimeSpan read{gap.end, gap.begin};
     bool took_batch = false;
     for (; call != thread.calls.end() && call->begin < gap.end; ++call) {
       if (call->op_class != OpClass::LoaderNext && call->op_class != OpClass::LoaderStart) continue;
@@ -44,7 +44,7 @@ void add_evaluations(const Thread& thread, const std::vector<Interval>& gaps, st
   }
 }
 
-bool overlap(const Interval& a, const Interval& b) {
+bool overlap(const TimeSpan& a, const TimeSpan& b) {
   return a.begin < b.end && b.begin < a.end;
 }
 
@@ -52,7 +52,7 @@ bool overlap(const Interval& a, const Interval& b) {
 void add_reported_evaluations(const StepSeries& series, std::vector<Phase>& phases) {
   auto step = series.steps.begin();
   const size_t read = phases.size();
-  for (const Interval& time : series.evaluations) {
+  for (const TimeSpan& time : series.evaluations) {
     while (step != series.steps.end() && step->end <= time.begin) ++step;
     if (step != series.steps.end() && overlap({step->begin, step->end}, time)) continue;
     const auto known = std::find_if(phases.begin(), phases.begin() + static_cast<ptrdiff_t>(read),
@@ -71,7 +71,7 @@ void add_reported_evaluations(const StepSeries& series, std::vector<Phase>& phas
 void add_reported_checkpoints(const StepSeries& series, std::vector<Phase>& phases) {
   std::vector<Phase> reported;
   auto known = phases.begin();
-  for (const Interval& time : series.checkpoints) {
+  for (const TimeSpan& time : series.checkpoints) {
     while (known != phases.end() && known->time.end <= time.begin) ++known;
     if (known == phases.end() || !overlap(known->time, time))
       reported.push_back({PhaseKind::kCheckpoint, time});
@@ -121,9 +121,9 @@ std::vector<Phase> find_phases(const Process& process, const StepSeries& series)
   return phases;
 }
 
-Interval training_span(const StepSeries& series, const std::vector<Phase>& phases) {
+TimeSpan training_span(const StepSeries& series, const std::vector<Phase>& phases) {
   if (series.steps.empty()) return {};
-  Interval span{end_of_warm_up(series), series.steps.back().end};
+  TimeSpan span{end_of_warm_up(series), series.steps.back().end};
   for (const Phase& phase : phases) span.end = std::max(span.end, phase.time.end);
   return span;
 }

@@ -34,7 +34,7 @@ constexpr std::string_view name_of(PhaseKind kind) {
 
 struct Phase {
   PhaseKind kind;
-  Interval time;
+  TimeSpan time;
 };
 
 // In order of their begin. Empty where there are no steps. Evaluations are what find_steps() cut out of the
@@ -43,7 +43,7 @@ std::vector<Phase> find_phases(const Process& process, const StepSeries& series)
 
 // From the end of start-up to the end of the last step or phase: the run without what precedes and follows
 // training.
-Interval training_span(const StepSeries& series, const std::vector<Phase>& phases);
+TimeSpan training_span(const StepSeries& series, const std::vector<Phase>& phases);
 
 Ns total(const std::vector<Phase>& phases, PhaseKind kind);
 

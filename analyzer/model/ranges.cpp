@@ -186,9 +186,9 @@ std::string recurring_name(std::string_view name) {
   return recurring;
 }
 
-std::vector<Interval> ranges_with_meaning(const Run& run, const Thread& thread, RangeMeaning meaning) {
+std::vector<TimeSpan> ranges_with_meaning(const Run& run, const Thread& thread, RangeMeaning meaning) {
   Meanings meanings(run);
-  std::vector<Interval> found;
+  std::vector<TimeSpan> found;
   for (const Range* range : select(thread, [&](const Range& r) { return meanings.of(r) == meaning; }))
     if (found.empty() || range->begin >= found.back().end) found.push_back({range->begin, range->end});
   return found;
@@ -226,14 +226,14 @@ std::vector<Step> align_to_ranges(const Run& run, const Thread& thread, const st
 }
 
 std::optional<RangeShare> innermost_range(const Run& run, const Thread& thread,
-                                          const std::vector<Interval>& intervals) {
+                                          const std::vector<TimeSpan>& intervals) {
   // Ranges begin in order, so the last one that has begun and not ended is the innermost; ends cut the time
   // too.
   const auto ranges = select(thread, [](const Range& range) { return !range.is_process; });
   std::map<std::pair<std::string, uint32_t>, Ns> inside;  // by recurring name and category
   std::vector<const Range*> open;
   size_t next = 0;
-  for (const Interval& interval : intervals) {
+  for (const TimeSpan& interval : intervals) {
     for (Ns at = interval.begin; at < interval.end;) {
       for (; next < ranges.size() && ranges[next]->begin <= at; ++next) {
         if (open.size() == kDeepest) open.erase(open.begin());

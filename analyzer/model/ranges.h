@@ -27,7 +27,7 @@ RangeMeaning meaning_of(std::string_view name);
 std::string recurring_name(std::string_view name);
 
 // In order of their begin, outermost ones only.
-std::vector<Interval> ranges_with_meaning(const Run& run, const Thread& thread, RangeMeaning meaning);
+std::vector<TimeSpan> ranges_with_meaning(const Run& run, const Thread& thread, RangeMeaning meaning);
 
 // From each range that is a step to the next; so time between two belongs to the first. A step by its name;
 // where no name says so, by a payload that counts up by one. Of several within each other the outermost
@@ -45,6 +45,6 @@ struct RangeShare {
   Ns ns = 0;
 };
 std::optional<RangeShare> innermost_range(const Run& run, const Thread& thread,
-                                          const std::vector<Interval>& intervals);
+                                          const std::vector<TimeSpan>& intervals);
 
 }  // namespace gpuwatch::model

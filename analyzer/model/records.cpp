@@ -345,7 +345,8 @@ void note_extent(Process& process) {
   for (const auto& device : process.devices) {
     for (const auto& op : device.operations) process.last_seen = std::max(process.last_seen, op.end);
   }
-  if (!process.samples.empty()) process.last_seen = std::max(process.last_seen, process.samples.back().time);
+  if (!process.machine_samples.empty())
+    process.last_seen = std::max(process.last_seen, process.machine_samples.back().time);
   process.last_seen = std::max(process.last_seen, process.start);
 }
 

@@ -20,7 +20,7 @@ using Ns = int64_t;
 
 inline constexpr uint32_t kNone = 0xffffffff;
 
-struct Interval {
+struct TimeSpan {
   Ns begin = 0;
   Ns end = 0;
   Ns length() const { return end - begin; }
@@ -173,12 +173,12 @@ struct Device {
   std::vector<DeviceOp> operations;
 };
 
-// One batch of one pass over a loader. Times that were not seen are 0.
+// One batch of one epoch over a loader. Times that were not seen are 0.
 struct Batch {
-  uint32_t index = 0;       // within the pass
-  uint32_t worker = kNone;  // index into LoaderPass::workers
+  uint32_t index = 0;       // within the epoch
+  uint32_t worker = kNone;  // index into LoaderEpoch::workers
   Ns sent = 0;              // index handed to the worker
-  Interval fetch;           // worker's (or, without workers, the training thread's) __getitem__ and collate
+  TimeSpan fetch;           // worker's (or, without workers, the training thread's) __getitem__ and collate
   Ns collate_ns = 0;
   Ns fetch_cpu_ns = 0;
   Ns fetch_run_delay_ns = 0;
@@ -190,8 +190,8 @@ struct Batch {
   uint64_t sample_elements = 0, padded_elements = 0, longest_sample = 0;
   uint32_t samples_seen = 0, samples = 0;
   Ns received = 0;
-  Interval pinned;  // in the pin thread
-  Interval next;    // the consumer's next() that returned this batch
+  TimeSpan pinned;  // in the pin thread
+  TimeSpan next;    // the consumer's next() that returned this batch
 };
 
 struct Worker {
@@ -201,10 +201,10 @@ struct Worker {
   Ns start = 0;              // its loop began
 };
 
-// One pass (epoch) over one loader by one consumer thread.
-struct LoaderPass {
+// One epoch over one loader by one consumer thread.
+struct LoaderEpoch {
   uint32_t loader = 0;  // index into Process::loaders
-  Interval start;       // iterator construction or reset
+  TimeSpan start;       // iterator construction or reset
   std::vector<Worker> workers;
   std::vector<Batch> batches;
 };
@@ -222,7 +222,7 @@ struct Loader {
 
 enum class EndState { kExited, kKilledOrRunning, kUnknown };
 
-struct Sample {  // trace::Sample with its time mapped
+struct MachineSample {  // trace::Sample with its time mapped
   Ns time;
   Ns cpu_ns, children_cpu_ns, run_delay_ns, throttled_ns, cpu_total_ns, cpu_idle_ns, cpu_steal_ns;
   uint64_t major_faults, rss_bytes;
@@ -270,19 +270,19 @@ struct Process {
   std::vector<Device> devices;
   std::vector<Stream> streams;
   std::vector<Loader> loaders;
-  std::vector<LoaderPass> passes;
-  std::vector<Sample> samples;
+  std::vector<LoaderEpoch> epochs;
+  std::vector<MachineSample> machine_samples;
   std::vector<DeviceSample> device_samples;
   std::vector<Mount> mounts;
   std::vector<ModuleRange> modules;
-  std::map<std::string, std::string> sources;  // "cuda" -> "on"
-  std::map<std::string, std::string> facts;    // "torch" -> "2.13.0+cpu"
-  std::map<std::string, uint64_t> losses;      // reason -> records
-  std::vector<Interval> unobserved;            // in time order: when nobody told us what the devices did
-  uint32_t training_thread = kNone;            // where the optimizer steps, else who consumes or launches
-  std::string imported_from;                   // another profiler whose trace this is; "" for our own
-  std::vector<Interval> reported_steps;        // of the training thread, by that profiler; in time order
-  uint32_t worker_of = kNone;                  // index into Run::processes of the process it loads data for
+  std::map<std::string, std::string> sources;       // "cuda" -> "on"
+  std::map<std::string, std::string> facts;         // "torch" -> "2.13.0+cpu"
+  std::map<std::string, uint64_t> dropped_records;  // reason -> records
+  std::vector<TimeSpan> unobserved;                 // in time order: when nobody told us what the devices did
+  uint32_t training_thread = kNone;      // where the optimizer steps, else who consumes or launches
+  std::string imported_from;             // another profiler whose trace this is; "" for our own
+  std::vector<TimeSpan> reported_steps;  // of the training thread, by that profiler; in time order
+  uint32_t worker_of = kNone;            // index into Run::processes of the process it loads data for
   bool is_rank() const { return worker_of == kNone && training_thread != kNone; }
 };
 

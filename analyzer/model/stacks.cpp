@@ -79,9 +79,9 @@ const StackFrame* working_frame(const std::vector<StackFrame>& frames, size_t lo
 // When each worker's loop began, by pid; 0: not seen.
 std::unordered_map<uint32_t, Ns> workers_of(const Process& process, uint32_t loader) {
   std::unordered_map<uint32_t, Ns> result;
-  for (const LoaderPass& pass : process.passes) {
-    if (pass.loader != loader) continue;
-    for (const Worker& worker : pass.workers) {
+  for (const LoaderEpoch& epoch : process.epochs) {
+    if (epoch.loader != loader) continue;
+    for (const Worker& worker : epoch.workers) {
       auto [entry, is_new] = result.try_emplace(worker.pid, worker.start);
       if (!is_new && worker.start != 0) entry->second = std::min(entry->second, worker.start);
     }
@@ -133,7 +133,7 @@ class ActivityCounter {
       auto line = std::max_element(tally.lines.begin(), tally.lines.end(),
                                    [](auto& a, auto& b) { return a.second < b.second; });
       function.frame = {name.first, line->first, name.second};
-      activity.samples += tally.samples;
+      activity.stack_samples += tally.samples;
       activity.functions.push_back(std::move(function));
     }
     std::stable_sort(activity.functions.begin(), activity.functions.end(),

@@ -50,7 +50,7 @@ struct WorkerFunction {
 };
 
 struct WorkerActivity {
-  size_t samples = 0;                     // of busy workers
+  size_t stack_samples = 0;               // of busy workers
   double busy_share = 0;                  // of all samples after the workers had started, by weight
   double starting_share = 0;              // of all samples: before the worker's loop had begun
   std::vector<WorkerFunction> functions;  // by share, largest first

@@ -54,7 +54,7 @@ std::vector<const HostCall*> optimizer_steps(const Thread& thread) {
 // Where one is part of a graph, the graph's launches step from then on and it is not called again: those seen
 // are the rounds before the capture.
 bool is_in_graph(const Run& run, const Process& process, const std::vector<const HostCall*>& optimizer) {
-  const std::vector<Interval> capturing = captures(run, process);
+  const std::vector<TimeSpan> capturing = captures(run, process);
   return std::any_of(optimizer.begin(), optimizer.end(),
                      [&](const HostCall* step) { return is_captured(capturing, *step); });
 }
@@ -132,24 +132,24 @@ LoaderSet evaluation_loaders(const std::vector<TakenBatch>& taken, size_t steps)
 }
 
 // What is reported in every other step is part of the step, whatever its name.
-std::vector<Interval> seldom(std::vector<Interval> reported, const std::vector<Step>& steps) {
+std::vector<TimeSpan> seldom(std::vector<TimeSpan> reported, const std::vector<Step>& steps) {
   if (2 * reported.size() > steps.size()) reported.clear();
   return reported;
 }
 
 // Takes evaluations out of the steps that they fell into: what lies before (optimizer) or after (loader) them
 // stays.
-void cut_evaluations(const Thread& thread, const LoaderSet& evaluation, const std::vector<Interval>& reported,
+void cut_evaluations(const Thread& thread, const LoaderSet& evaluation, const std::vector<TimeSpan>& reported,
                      std::vector<Step>& steps, bool step_follows) {
-  std::map<size_t, Interval> by_step;
-  const auto cut = [&](size_t step, Interval time) {
+  std::map<size_t, TimeSpan> by_step;
+  const auto cut = [&](size_t step, TimeSpan time) {
     if (step == SIZE_MAX) return;
     const auto [known, is_new] = by_step.emplace(step, time);
     if (is_new) return;
     known->second.begin = std::min(known->second.begin, time.begin);
     known->second.end = std::max(known->second.end, time.end);
   };
-  for (const Interval& range : reported) {
+  for (const TimeSpan& range : reported) {
     // One that holds steps, or begins outside of any, is something else, or needs no cut.
     const size_t step = step_at(steps, range.end);
     if (step == step_at(steps, range.begin)) cut(step, range);
@@ -239,7 +239,7 @@ void count_batches(const Process& process, const std::vector<TakenBatch>& taken,
 }
 
 // From the begin of each to the next one's, as the profiler has them; the last one to its own end.
-std::vector<Step> from_profiler(const std::vector<Interval>& reported) {
+std::vector<Step> from_profiler(const std::vector<TimeSpan>& reported) {
   std::vector<Step> steps;
   for (size_t i = 0; i < reported.size(); ++i) {
     const Ns end = i + 1 < reported.size() ? reported[i + 1].begin : reported[i].end;

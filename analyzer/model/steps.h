@@ -29,9 +29,9 @@ struct StepSeries {
   std::vector<Step> steps;
   double samples_per_step = 0;  // 0 unknown
   // What the job itself reported as such; in order, disjoint.
-  std::vector<Interval> evaluations, checkpoints;
-  Interval span() const {
-    return steps.empty() ? Interval{} : Interval{steps.front().begin, steps.back().end};
+  std::vector<TimeSpan> evaluations, checkpoints;
+  TimeSpan span() const {
+    return steps.empty() ? TimeSpan{} : TimeSpan{steps.front().begin, steps.back().end};
   }
 };
 

@@ -91,7 +91,9 @@ class TableVisitor {
   void operator()(const trace::DeviceInfo& t);
   void operator()(const trace::LoaderInfo& t);
   void operator()(const trace::WorkerInfo& t) { workers_.push_back({t.loader(), t.worker(), t.pid()}); }
-  void operator()(const trace::Loss& t) { process(t.process()).losses[text(t.reason())] += t.count(); }
+  void operator()(const trace::Loss& t) {
+    process(t.process()).dropped_records[text(t.reason())] += t.count();
+  }
   void operator()(const trace::Source& t) {
     const std::string name = text(t.name()), state = text(t.state());
     process(t.process()).sources[name] = state;
@@ -224,7 +226,7 @@ void TableVisitor::operator()(const trace::LoaderInfo& t) {
 void TableVisitor::operator()(const trace::Sample& t) {
   auto& tables = of(t.process());
   tables.sample_ticks.push_back(t.ticks());
-  Sample& sample = run_.processes[tables.process].samples.emplace_back();
+  MachineSample& sample = run_.processes[tables.process].machine_samples.emplace_back();
   sample.cpu_ns = as_ns(t.cpu_ns());
   sample.children_cpu_ns = as_ns(t.children_cpu_ns());
   sample.run_delay_ns = as_ns(t.run_delay_ns());

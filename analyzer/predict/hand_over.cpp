@@ -9,9 +9,9 @@ namespace gpuwatch::predict {
 namespace {
 
 using model::Batch;
-using model::Interval;
-using model::LoaderPass;
+using model::LoaderEpoch;
 using model::Ns;
+using model::TimeSpan;
 
 // Without workers the trace cannot show what handing a batch over costs. 0.7 ms a batch was the one constant
 // that fitted 14 PyTorch loader configurations (workers 1 to 4, prefetch 1 to 4) on a desktop-class machine.
@@ -27,8 +27,8 @@ constexpr double kLockMatters = 2;  // slower than this beside a computing worke
 
 constexpr double kMostBusyFactor = 1000;  // practically only in a pause
 
-size_t owner_of(const LoaderPass& pass, const Batch& batch) {
-  return std::min<size_t>(batch.worker, pass.workers.size());
+size_t owner_of(const LoaderEpoch& epoch, const Batch& batch) {
+  return std::min<size_t>(batch.worker, epoch.workers.size());
 }
 
 // Where more processes compute than there are cores, most of what a hand-over takes is waiting for a core,
@@ -53,12 +53,12 @@ struct Times {
 };
 
 // The first turn of a worker is part of its start: its connections are set up meanwhile.
-void measure_worker(const LoaderPass& pass, Times& dispatch, Times& turnaround, Times& first_turnaround) {
-  std::vector<const Batch*> previous(pass.workers.size() + 1, nullptr);
-  std::vector<bool> has_turned(pass.workers.size() + 1, false);
-  for (const Batch& batch : pass.batches) {
+void measure_worker(const LoaderEpoch& epoch, Times& dispatch, Times& turnaround, Times& first_turnaround) {
+  std::vector<const Batch*> previous(epoch.workers.size() + 1, nullptr);
+  std::vector<bool> has_turned(epoch.workers.size() + 1, false);
+  for (const Batch& batch : epoch.batches) {
     if (!was_fetched(batch)) continue;
-    const size_t worker = owner_of(pass, batch);
+    const size_t worker = owner_of(epoch, batch);
     const Batch* before = std::exchange(previous[worker], &batch);
     if (!before) continue;
     if (batch.sent > before->fetch.end)
@@ -70,20 +70,20 @@ void measure_worker(const LoaderPass& pass, Times& dispatch, Times& turnaround, 
 }
 
 // By worker, in order of time.
-std::vector<std::vector<Interval>> fetches(const LoaderPass& pass) {
-  std::vector<std::vector<Interval>> result(pass.workers.size() + 1);
-  for (const Batch& batch : pass.batches)
-    if (was_fetched(batch)) result[owner_of(pass, batch)].push_back(batch.fetch);
-  for (std::vector<Interval>& of_worker : result)
+std::vector<std::vector<TimeSpan>> fetches(const LoaderEpoch& epoch) {
+  std::vector<std::vector<TimeSpan>> result(epoch.workers.size() + 1);
+  for (const Batch& batch : epoch.batches)
+    if (was_fetched(batch)) result[owner_of(epoch, batch)].push_back(batch.fetch);
+  for (std::vector<TimeSpan>& of_worker : result)
     std::sort(of_worker.begin(), of_worker.end(),
-              [](const Interval& a, const Interval& b) { return a.begin < b.begin; });
+              [](const TimeSpan& a, const TimeSpan& b) { return a.begin < b.begin; });
   return result;
 }
 
 // Fills in what the worker did between begin and end of the receipt.
-void describe(const std::vector<Interval>& fetches, Receipt& receipt) {
+void describe(const std::vector<TimeSpan>& fetches, Receipt& receipt) {
   auto at = std::partition_point(fetches.begin(), fetches.end(),
-                                 [&](const Interval& fetch) { return fetch.end <= receipt.begin; });
+                                 [&](const TimeSpan& fetch) { return fetch.end <= receipt.begin; });
   Ns pause = 0;
   for (; at != fetches.end() && at->begin < receipt.end; ++at) {
     receipt.beside_ns += double(std::min(at->end, receipt.end) - std::max(at->begin, receipt.begin));
@@ -103,12 +103,12 @@ Ns received(const Batch& batch) {
   return batch.received ? batch.received : batch.next.end;
 }
 
-std::vector<uint32_t> sorted_batches(const LoaderPass& pass, Ns (*time)(const Batch&)) {
+std::vector<uint32_t> sorted_batches(const LoaderEpoch& epoch, Ns (*time)(const Batch&)) {
   std::vector<uint32_t> order;
-  for (uint32_t i = 0; i < pass.batches.size(); ++i)
-    if (was_taken(pass.batches[i])) order.push_back(i);
+  for (uint32_t i = 0; i < epoch.batches.size(); ++i)
+    if (was_taken(epoch.batches[i])) order.push_back(i);
   std::sort(order.begin(), order.end(),
-            [&](uint32_t a, uint32_t b) { return time(pass.batches[a]) < time(pass.batches[b]); });
+            [&](uint32_t a, uint32_t b) { return time(epoch.batches[a]) < time(epoch.batches[b]); });
   return order;
 }
 
@@ -154,23 +154,23 @@ double crowded_busy_factor(const Cost& late, const Cost& waited, double take_ns,
 
 }  // namespace
 
-std::vector<Receipt> receipts(const LoaderPass& pass) {
-  const auto by_worker = fetches(pass);
-  std::vector<uint32_t> nexts = sorted_batches(pass, [](const Batch& batch) { return batch.next.begin; });
+std::vector<Receipt> receipts(const LoaderEpoch& epoch) {
+  const auto by_worker = fetches(epoch);
+  std::vector<uint32_t> nexts = sorted_batches(epoch, [](const Batch& batch) { return batch.next.begin; });
   std::vector<Receipt> result;
   size_t at = 0;
   Ns ready = 0;  // the receiver, for another message
-  for (uint32_t i : sorted_batches(pass, received)) {
-    const Batch& batch = pass.batches[i];
-    while (at < nexts.size() && pass.batches[nexts[at]].next.end < received(batch)) ++at;
+  for (uint32_t i : sorted_batches(epoch, received)) {
+    const Batch& batch = epoch.batches[i];
+    while (at < nexts.size() && epoch.batches[nexts[at]].next.end < received(batch)) ++at;
     if (at == nexts.size() && !was_pinned(batch)) break;
-    if (!was_pinned(batch)) ready = std::max(ready, pass.batches[nexts[at]].next.begin);
+    if (!was_pinned(batch)) ready = std::max(ready, epoch.batches[nexts[at]].next.begin);
     if (was_fetched(batch) && received(batch) >= std::max(ready, batch.fetch.end)) {
       Receipt receipt{.batch = i, .is_late = batch.fetch.end < ready};
       if (receipt.is_late) receipt.early_ns = double(ready - batch.fetch.end);
       receipt.begin = std::max(ready, batch.fetch.end);
       receipt.end = received(batch);
-      const std::vector<Interval>& of_worker = by_worker[owner_of(pass, batch)];
+      const std::vector<TimeSpan>& of_worker = by_worker[owner_of(epoch, batch)];
       receipt.is_first = batch.fetch.begin == of_worker.front().begin;
       describe(of_worker, receipt);
       result.push_back(receipt);
@@ -180,21 +180,21 @@ std::vector<Receipt> receipts(const LoaderPass& pass) {
   return result;
 }
 
-HandOver measure_hand_over(const std::vector<const LoaderPass*>& passes, int workers, bool is_crowded) {
+HandOver measure_hand_over(const std::vector<const LoaderEpoch*>& epochs, int workers, bool is_crowded) {
   if (workers <= 0) return {.take_ns = kAssumedNs};
   Times dispatch{is_crowded}, turnaround{is_crowded}, first_turnaround{is_crowded}, finish{is_crowded};
   Cost waited(is_crowded);
   std::vector<Receipt> early;
-  for (const LoaderPass* pass : passes) {
-    measure_worker(*pass, dispatch, turnaround, first_turnaround);
-    for (const Receipt& receipt : receipts(*pass)) {
+  for (const LoaderEpoch* epoch : epochs) {
+    measure_worker(*epoch, dispatch, turnaround, first_turnaround);
+    for (const Receipt& receipt : receipts(*epoch)) {
       if (receipt.is_first) continue;
       if (receipt.is_late)
         early.push_back(receipt);
       else
         waited.add(receipt);
     }
-    for (const Batch& batch : pass->batches)
+    for (const Batch& batch : epoch->batches)
       if (was_taken(batch) && batch.received)
         finish.add(double(batch.next.end - std::max(batch.received, batch.next.begin)));
   }

@@ -38,8 +38,8 @@ inline bool was_taken(const model::Batch& batch) {
 
 // One batch on its way from a worker to the consumer or its pin thread.
 struct Receipt {
-  uint32_t batch = 0;            // index into LoaderPass::batches
-  bool is_first = false;         // of its worker in this pass: a new worker sets up its connections
+  uint32_t batch = 0;            // index into LoaderEpoch::batches
+  bool is_first = false;         // of its worker in this epoch: a new worker sets up its connections
   bool is_late = false;          // the message was there before the receiver came for it
   double early_ns = 0;           // is_late: so long after the worker was done
   model::Ns begin = 0, end = 0;  // from when both message and receiver were ready
@@ -47,10 +47,11 @@ struct Receipt {
   bool is_in_pause = false;      // done when the worker paused, not while it worked
   double since_pause_ns = 0;     // is_in_pause: since then
 };
-std::vector<Receipt> receipts(const model::LoaderPass& pass);
+std::vector<Receipt> receipts(const model::LoaderEpoch& epoch);
 
 // is_crowded: more processes computed than there were cores, so that all costs were seen with waits for a
 // core.
-HandOver measure_hand_over(const std::vector<const model::LoaderPass*>& passes, int workers, bool is_crowded);
+HandOver measure_hand_over(const std::vector<const model::LoaderEpoch*>& epochs, int workers,
+                           bool is_crowded);
 
 }  // namespace gpuwatch::predict

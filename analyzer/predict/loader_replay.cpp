@@ -17,7 +17,7 @@ constexpr double kNsPerMs = 1e6;
 constexpr double kCompetes = 1.05;  // fetches stretched by less are not disturbed
 constexpr double kFixedPart = 0.5;
 
-// Of what workers took to start or stop, recorded for one number of them, a part is the pass's and a part
+// Of what workers took to start or stop, recorded for one number of them, a part is the epoch's and a part
 // each worker's: 1, 2 and 4 of them took 15, 23 and 33 ms to start. One number does not tell the parts: half
 // and half is assumed, and both ends stay possible.
 double for_workers(double per_worker_ns, int workers, int recorded, double fixed_part) {
@@ -25,15 +25,15 @@ double for_workers(double per_worker_ns, int workers, int recorded, double fixed
   return per_worker_ns * (recorded > 0 ? fixed_part * recorded + (1 - fixed_part) * workers : workers);
 }
 
-// From the end of the last step of the pass before to the first next(), less what the pass simulates.
-double restart_ns(const LoaderRecording& recording, const RecordedPass& pass, const LoaderSetting& setting,
+// From the end of the last step of the epoch before to the first next(), less what the epoch simulates.
+double restart_ns(const LoaderReplayInput& recording, const ReplayEpoch& epoch, const LoaderSetting& setting,
                   double fixed_part) {
   const Restart& restart = recording.restart;
   auto of = [&](double per_worker_ns) {
     return for_workers(per_worker_ns, setting.workers, recording.setting.workers, fixed_part);
   };
-  double result = pass.own_ns + pass.lead_ns;
-  if (pass.is_first) return result + of(restart.start_ns);
+  double result = epoch.own_ns + epoch.lead_ns;
+  if (epoch.is_first) return result + of(restart.start_ns);
   if (setting.persistent) return result + (setting.workers > 0 ? restart.reset_ns : 0);
   return result + of(restart.start_ns) + of(restart.stop_ns);
 }
@@ -43,20 +43,20 @@ double restart_ns(const LoaderRecording& recording, const RecordedPass& pass, co
 // in another order; where it has a part, that is a sample of them.
 class Resampling {
  public:
-  explicit Resampling(const LoaderRecording& recording) : passes_(recording.passes) {
-    for (const RecordedPass& pass : passes_)
-      for (const BatchCost& batch : pass.batches)
+  explicit Resampling(const LoaderReplayInput& recording) : epochs_(recording.epochs) {
+    for (const ReplayEpoch& epoch : epochs_)
+      for (const BatchCost& batch : epoch.batches)
         if (batch.counted) pool_.push_back(&batch);
     block_ = std::max<size_t>(4, size_t(std::sqrt(double(pool_.size()))));
-    has_all_ = std::ranges::all_of(passes_, &RecordedPass::is_whole);
+    has_all_ = std::ranges::all_of(epochs_, &ReplayEpoch::is_whole);
   }
 
-  std::vector<RecordedPass> next() {
+  std::vector<ReplayEpoch> next() {
     const std::vector<size_t> begins = block_begins();
-    std::vector<RecordedPass> passes = passes_;
+    std::vector<ReplayEpoch> epochs = epochs_;
     size_t taken = 0;
-    for (RecordedPass& pass : passes) {
-      for (BatchCost& batch : pass.batches) {
+    for (ReplayEpoch& epoch : epochs) {
+      for (BatchCost& batch : epoch.batches) {
         const size_t begin = begins[taken / block_ % begins.size()];
         const bool counted = batch.counted;
         batch = *pool_[(begin + taken % block_) % pool_.size()];
@@ -64,7 +64,7 @@ class Resampling {
         ++taken;
       }
     }
-    return passes;
+    return epochs;
   }
 
  private:
@@ -78,7 +78,7 @@ class Resampling {
     return begins;
   }
 
-  const std::vector<RecordedPass>& passes_;
+  const std::vector<ReplayEpoch>& epochs_;
   std::vector<const BatchCost*> pool_;
   size_t block_;
   bool has_all_;
@@ -87,9 +87,9 @@ class Resampling {
 
 // Starts and ends of workers that the recorded run had none of, or only the first, which does what is done
 // once: later starts took three quarters of it.
-void ask_restarts(const LoaderRecording& recording, const LoaderSetting& setting,
-                  std::vector<LoaderRecording>& result) {
-  if (setting.workers <= 0 || recording.passes.size() < 2) return;
+void ask_restarts(const LoaderReplayInput& recording, const LoaderSetting& setting,
+                  std::vector<LoaderReplayInput>& result) {
+  if (setting.workers <= 0 || recording.epochs.size() < 2) return;
   const Restart& restart = recording.restart;
   if (setting.persistent) {
     if (!restart.is_warm_seen) result.emplace_back(recording).restart.reset_ns = 0;
@@ -101,12 +101,13 @@ void ask_restarts(const LoaderRecording& recording, const LoaderSetting& setting
 }
 
 // What the recording leaves open: each as the recording that would be right if it were so.
-std::vector<LoaderRecording> open_questions(const LoaderRecording& recording, const LoaderSetting& setting) {
-  std::vector<LoaderRecording> result;
+std::vector<LoaderReplayInput> open_questions(const LoaderReplayInput& recording,
+                                              const LoaderSetting& setting) {
+  std::vector<LoaderReplayInput> result;
   const HandOver& hand_over = recording.hand_over;
   if (!hand_over.measured) {
     constexpr double kKeepsLock = 1000;  // whether the transforms are Python or C code cannot be seen inline
-    LoaderRecording& slow = result.emplace_back(recording);
+    LoaderReplayInput& slow = result.emplace_back(recording);
     slow.hand_over.take_ns *= 2;
     slow.hand_over.busy_factor = kKeepsLock;
     result.emplace_back(recording).hand_over.take_ns /= 2;
@@ -125,7 +126,7 @@ std::vector<LoaderRecording> open_questions(const LoaderRecording& recording, co
 
 // The steps that a report of the replayed run would count: a first one that waits for its workers to come up
 // and is so long that it is warm-up is none of them, whatever it was in the recorded run.
-StepTime counted_steps(const LoaderRecording& recording, const Totals& totals) {
+StepTime counted_steps(const LoaderReplayInput& recording, const Totals& totals) {
   const StepTime& first = totals.first_step;
   StepTime result = totals.steps;
   const double step_ns =
@@ -138,13 +139,13 @@ StepTime counted_steps(const LoaderRecording& recording, const Totals& totals) {
   return result;
 }
 
-LoaderReplay replay_with(const LoaderRecording& recording, LoaderSetting setting, double fixed_part) {
+LoaderReplay replay_with(const LoaderReplayInput& recording, LoaderSetting setting, double fixed_part) {
   Totals totals;
-  for (const RecordedPass& pass : recording.passes) {
-    PassSimulation(recording, pass, setting).run(totals);
-    if (pass.is_counted)
-      (pass.is_first ? totals.first_step : totals.steps).restart_ns +=
-          restart_ns(recording, pass, setting, fixed_part);
+  for (const ReplayEpoch& epoch : recording.epochs) {
+    EpochSimulation(recording, epoch, setting).run(totals);
+    if (epoch.is_counted)
+      (epoch.is_first ? totals.first_step : totals.steps).restart_ns +=
+          restart_ns(recording, epoch, setting, fixed_part);
   }
   LoaderReplay result;
   const StepTime steps = counted_steps(recording, totals);
@@ -165,28 +166,28 @@ LoaderReplay replay_with(const LoaderRecording& recording, LoaderSetting setting
 
 }  // namespace
 
-LoaderReplay replay(const LoaderRecording& recording, LoaderSetting setting) {
+LoaderReplay replay(const LoaderReplayInput& recording, LoaderSetting setting) {
   return replay_with(recording, setting, kFixedPart);
 }
 
-ReplayCheck check(const LoaderRecording& recording) {
+ReplayCheck check(const LoaderReplayInput& recording) {
   return {recording.measured_step_ms, replay(recording, recording.setting).step_ms, recording.steps};
 }
 
-Range replay_range(const LoaderRecording& recording, LoaderSetting setting) {
+Estimate replay_estimate(const LoaderReplayInput& recording, LoaderSetting setting) {
   constexpr int kResamples = 40;
   Resampling resampling(recording);
   std::vector<double> steps_ms;
-  LoaderRecording sample = recording;
+  LoaderReplayInput sample = recording;
   for (int i = 0; i < kResamples; ++i) {
-    sample.passes = resampling.next();
+    sample.epochs = resampling.next();
     steps_ms.push_back(replay(sample, setting).step_ms);
   }
   std::sort(steps_ms.begin(), steps_ms.end());
-  Range range = beyond_run_to_run({steps_ms[kResamples / 20], replay(recording, setting).step_ms,
-                                   steps_ms[kResamples - 1 - kResamples / 20]});
+  Estimate range = beyond_run_to_run({steps_ms[kResamples / 20], replay(recording, setting).step_ms,
+                                      steps_ms[kResamples - 1 - kResamples / 20]});
   if (setting == recording.setting) return range;
-  for (const LoaderRecording& other : open_questions(recording, setting)) {
+  for (const LoaderReplayInput& other : open_questions(recording, setting)) {
     double step_ms = replay(other, setting).step_ms;
     range.low = std::min(range.low, step_ms);
     range.high = std::max(range.high, step_ms);
@@ -207,12 +208,12 @@ Range replay_range(const LoaderRecording& recording, LoaderSetting setting) {
   return range;
 }
 
-double step_without_input_ms(const LoaderRecording& recording) {
+double step_without_input_ms(const LoaderReplayInput& recording) {
   double think_ns = 0;
   size_t count = 0;
-  for (const RecordedPass& pass : recording.passes) {
-    if (pass.is_counted) think_ns += pass.own_ns;
-    for (const BatchCost& batch : pass.batches) {
+  for (const ReplayEpoch& epoch : recording.epochs) {
+    if (epoch.is_counted) think_ns += epoch.own_ns;
+    for (const BatchCost& batch : epoch.batches) {
       if (!batch.counted) continue;
       think_ns += batch.think_ns;
       ++count;
@@ -221,7 +222,7 @@ double step_without_input_ms(const LoaderRecording& recording) {
   return count ? think_ns / double(count) * recording.batches_per_step / kNsPerMs : 0;
 }
 
-Limit limit(const LoaderRecording& recording, LoaderSetting setting) {
+Limit limit(const LoaderReplayInput& recording, LoaderSetting setting) {
   constexpr double kSaturated = 0.93;  // of its time in use; the rest is hand-over and chance
   constexpr double kNoWait = 0.05;     // of the step
   LoaderReplay now = replay(recording, setting);
@@ -235,21 +236,22 @@ Limit limit(const LoaderRecording& recording, LoaderSetting setting) {
   return now.cpu_share >= kSaturated * kSaturated ? Limit::kCpu : Limit::kHandOver;
 }
 
-std::string limit_words(const LoaderRecording& recording, LoaderSetting setting) {
+std::string limit_words(const LoaderReplayInput& recording, LoaderSetting setting) {
   double cores = setting.cores > 0 ? setting.cores : recording.cores;
   switch (limit(recording, setting)) {
     case Limit::kTraining:
-      return "the step is the training's own work; batches are there when it asks";
+      return "training no longer waits for data";
     case Limit::kCpu:
-      return fmt::format("workers and training together use the {:.1f} cores that this job gets", cores);
+      return fmt::format("workers and training already use all {:.1f} cores this job gets", cores);
     case Limit::kPinThread:
-      return "the one thread that pins batches is busy all the time";
+      return "the single pinning thread is always busy";
     case Limit::kWorkers:
-      return setting.workers > 0 ? "the workers are at work all the time" : "batches are made inline";
+      return setting.workers > 0 ? "the workers are always busy"
+                                 : "the training thread prepares batches itself";
     case Limit::kHandOver:
       break;
   }
-  return "each batch has to be handed over from its worker, one after the other";
+  return "the training thread receives batches one at a time";
 }
 
 }  // namespace gpuwatch::predict

@@ -26,7 +26,7 @@ struct LoaderSetting {
   int workers = 0;
   int prefetch_factor = 2;
   bool in_order = true;
-  bool persistent = false;  // workers live on from pass to pass
+  bool persistent = false;  // workers live on from epoch to epoch
   bool pin = false;         // one thread pins each batch before the consumer gets it
   double io_factor = 1;     // blocked input of a batch, against the recorded: faster storage
   double cpu_factor = 1;    // computing of a batch, against the recorded: cheaper transforms
@@ -46,13 +46,13 @@ struct BatchCost {
   double collate_ns = 0;  // of service_ns, in collate_fn; overlaps cpu_ns and io_ns
 };
 
-struct RecordedPass {
+struct ReplayEpoch {
   std::vector<BatchCost> batches;
   double lead_ns = 0;       // from the first index handed out to the first next()
-  double own_ns = 0;        // the script's own work between the pass before and this one
+  double own_ns = 0;        // the script's own work between the epoch before and this one
   bool is_counted = false;  // its beginning is part of a recorded step
   bool is_first = false;    // of the loader: its workers start, whatever the setting
-  bool is_whole = false;    // read to its end: the data of every pass
+  bool is_whole = false;    // read to its end: the data of every epoch
 };
 
 // Costs of the protocol, means over the trace where it shows them: their tails are part of a mean step.
@@ -69,18 +69,18 @@ struct HandOver {
   bool is_split = true;   // false: no batch was there before the consumer: the sum of send and take is known
 };
 
-// What lies between two passes. Times of one worker are its share: workers are started one after the other.
+// What lies between two epochs. Times of one worker are its share: workers are started one after the other.
 struct Restart {
-  double start_ns = 0;                              // iterator constructed up to the first index, per worker
-  double come_up_ns = 0;                            // first index put -> worker process, just started, begins
-  double first_send_ns = 0;                         // added to the first message of a new worker
-  double stop_ns = 0;                               // last next() of a pass that ends its workers, per worker
-  double reset_ns = 0;                              // first index of another pass of living workers
+  double start_ns = 0;       // iterator constructed up to the first index, per worker
+  double come_up_ns = 0;     // first index put -> worker process, just started, begins
+  double first_send_ns = 0;  // added to the first message of a new worker
+  double stop_ns = 0;        // last next() of an epoch that ends its workers, per worker
+  double reset_ns = 0;       // first index of another epoch of living workers
   bool is_cold_seen = false, is_warm_seen = false;  // false: assumed
 };
 
-struct LoaderRecording {
-  std::vector<RecordedPass> passes;
+struct LoaderReplayInput {
+  std::vector<ReplayEpoch> epochs;
   LoaderSetting setting;  // as it was recorded
   HandOver hand_over;
   Restart restart;
@@ -106,33 +106,34 @@ struct LoaderReplay {
   double step_ms = 0;
   double wait_ms = 0;        // of it, in next()
   double think_ms = 0;       // of it, the consumer's own work
-  double restart_ms = 0;     // of it, between passes
+  double restart_ms = 0;     // of it, between epochs
   double fetch_stretch = 1;  // wall / undisturbed service time, mean over batches
   double cpu_share = 0;      // of the cores that can be had, in use
   double worker_share = 0;   // of the workers' time, at work
   double pin_share = 0;      // of the pin thread's time, at work
 };
 
-// nullopt: no pass of this rank has batches with known fetch times.
-std::optional<LoaderRecording> record_loader(const model::Run& run, const attribute::RankAttribution& rank);
+// nullopt: no epoch of this rank has batches with known fetch times.
+std::optional<LoaderReplayInput> extract_loader(const model::Run& run,
+                                                const attribute::RankAttribution& rank);
 
 // Index of the loader that feeds the recorded steps, kNone if none does.
 uint32_t main_loader(const model::Run& run, const attribute::RankAttribution& rank);
 
-LoaderReplay replay(const LoaderRecording& recording, LoaderSetting setting);
-ReplayCheck check(const LoaderRecording& recording);
+LoaderReplay replay(const LoaderReplayInput& recording, LoaderSetting setting);
+ReplayCheck check(const LoaderReplayInput& recording);
 
 // Expected step time with its spread over other runs: block-bootstrap resamples of the recorded batches, or
 // other orders of them where they are all of the data.
-Range replay_range(const LoaderRecording& recording, LoaderSetting setting);
+Estimate replay_estimate(const LoaderReplayInput& recording, LoaderSetting setting);
 
-Limit limit(const LoaderRecording& recording, LoaderSetting setting);
+Limit limit(const LoaderReplayInput& recording, LoaderSetting setting);
 // "because the training itself takes the rest of the step": why a further change of the loader gains nothing.
-std::string limit_words(const LoaderRecording& recording, LoaderSetting setting);
+std::string limit_words(const LoaderReplayInput& recording, LoaderSetting setting);
 
 // The step without any input wait, the floor of every prediction about the loader.
-double step_without_input_ms(const LoaderRecording& recording);
+double step_without_input_ms(const LoaderReplayInput& recording);
 
-std::vector<std::string> assumptions(const LoaderRecording& recording, LoaderSetting setting);
+std::vector<std::string> assumptions(const LoaderReplayInput& recording, LoaderSetting setting);
 
 }  // namespace gpuwatch::predict

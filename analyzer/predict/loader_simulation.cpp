@@ -24,10 +24,10 @@ double share_of(const BatchCost& batch) {
 
 }  // namespace
 
-PassSimulation::PassSimulation(const LoaderRecording& recording, const RecordedPass& pass,
-                               const LoaderSetting& setting)
+EpochSimulation::EpochSimulation(const LoaderReplayInput& recording, const ReplayEpoch& epoch,
+                                 const LoaderSetting& setting)
     : recording_(recording),
-      pass_(pass),
+      epoch_(epoch),
       setting_(setting),
       workers_(size_t(std::max(setting.workers, 0))),
       queues_(setting.cores > 0 ? setting.cores : recording.cores, workers_.size() + 1,
@@ -41,8 +41,8 @@ PassSimulation::PassSimulation(const LoaderRecording& recording, const RecordedP
 }
 
 // The recorded batch under the setting's factors: each part of it by its own.
-BatchCost PassSimulation::cost(size_t batch) const {
-  BatchCost result = pass_.batches[batch];
+BatchCost EpochSimulation::cost(size_t batch) const {
+  BatchCost result = epoch_.batches[batch];
   double other = std::max(0.0, result.service_ns - result.cpu_ns - result.io_ns);
   result.cpu_ns *= setting_.cpu_factor;
   result.io_ns *= setting_.io_factor;
@@ -51,26 +51,26 @@ BatchCost PassSimulation::cost(size_t batch) const {
 }
 
 // What the batch that is being taken counts for.
-StepTime& PassSimulation::step_time() {
-  const bool is_in_first = pass_.is_first && double(taken_) + 0.5 < recording_.batches_per_step;
+StepTime& EpochSimulation::step_time() {
+  const bool is_in_first = epoch_.is_first && double(taken_) + 0.5 < recording_.batches_per_step;
   return is_in_first ? totals_->first_step : totals_->steps;
 }
 
-void PassSimulation::run(Totals& totals) {
+void EpochSimulation::run(Totals& totals) {
   totals_ = &totals;
-  owner_of_.assign(pass_.batches.size(), 0);
-  available_.assign(pass_.batches.size(), false);
-  bool is_cold = pass_.is_first || !setting_.persistent;
+  owner_of_.assign(epoch_.batches.size(), 0);
+  available_.assign(epoch_.batches.size(), false);
+  bool is_cold = epoch_.is_first || !setting_.persistent;
   for (Worker& worker : workers_) worker.is_new = is_cold;
   size_t ahead = size_t(std::max(setting_.prefetch_factor, 1)) * workers_.size();
-  while (sent_ < std::min(ahead, pass_.batches.size())) send_index(is_cold);
-  lead_left_ = workers_.empty() ? 0 : pass_.lead_ns;
-  while (taken_ < pass_.batches.size()) advance();
+  while (sent_ < std::min(ahead, epoch_.batches.size())) send_index(is_cold);
+  lead_left_ = workers_.empty() ? 0 : epoch_.lead_ns;
+  while (taken_ < epoch_.batches.size()) advance();
   totals.span_ns += now_;
 }
 
 // In turn; out of order, the next in turn that owes less than its share.
-size_t PassSimulation::next_worker() {
+size_t EpochSimulation::next_worker() {
   if (setting_.in_order) return sent_ % workers_.size();
   for (size_t i = 0; i < workers_.size(); ++i) {
     size_t candidate = cycle_++ % workers_.size();
@@ -79,7 +79,7 @@ size_t PassSimulation::next_worker() {
   return cycle_++ % workers_.size();
 }
 
-void PassSimulation::send_index(bool is_cold) {
+void EpochSimulation::send_index(bool is_cold) {
   size_t target = next_worker();
   Worker& worker = workers_[target];
   bool is_idle = !worker.busy && worker.tasks.empty();
@@ -89,7 +89,7 @@ void PassSimulation::send_index(bool is_cold) {
   worker.tasks.push_back({sent_++, now_ + (is_idle ? dispatch : 0)});
 }
 
-void PassSimulation::enter_next() {
+void EpochSimulation::enter_next() {
   entered_next_ = now_;
   if (workers_.empty()) {
     BatchCost batch = cost(taken_);
@@ -101,7 +101,7 @@ void PassSimulation::enter_next() {
   look_for_batch();
 }
 
-void PassSimulation::look_for_batch() {
+void EpochSimulation::look_for_batch() {
   size_t batch = kNoBatch;
   if (setting_.in_order) {
     if (is_available(taken_)) batch = taken_;
@@ -119,26 +119,26 @@ void PassSimulation::look_for_batch() {
   begin(own_, recording_.hand_over.finish_ns, kHandOverShare);
 }
 
-void PassSimulation::leave_next() {
-  if (pass_.batches[taken_].counted) step_time().wait_ns += now_ - entered_next_;
+void EpochSimulation::leave_next() {
+  if (epoch_.batches[taken_].counted) step_time().wait_ns += now_ - entered_next_;
   if (!workers_.empty()) {
     --workers_[owner_of_[returning_]].owed;
-    if (sent_ < pass_.batches.size()) send_index(false);
+    if (sent_ < epoch_.batches.size()) send_index(false);
   }
   consumer_ = Consumer::kThinking;
   think_began_ = now_;
-  begin(own_, pass_.batches[taken_].think_ns, recording_.think_cores);
+  begin(own_, epoch_.batches[taken_].think_ns, recording_.think_cores);
 }
 
-void PassSimulation::end_think() {
-  if (pass_.batches[taken_].counted) {
+void EpochSimulation::end_think() {
+  if (epoch_.batches[taken_].counted) {
     step_time().think_ns += now_ - think_began_;
     ++step_time().batches;
   }
-  if (++taken_ < pass_.batches.size()) enter_next();
+  if (++taken_ < epoch_.batches.size()) enter_next();
 }
 
-void PassSimulation::start_fetch(Worker& worker) {
+void EpochSimulation::start_fetch(Worker& worker) {
   worker.batch = worker.tasks.front().batch;
   worker.tasks.pop_front();
   worker.busy = true;
@@ -148,7 +148,7 @@ void PassSimulation::start_fetch(Worker& worker) {
   begin(worker.main, batch.service_ns, share_of(batch));
 }
 
-void PassSimulation::end_fetch(Worker& worker) {
+void EpochSimulation::end_fetch(Worker& worker) {
   worker.busy = false;
   worker.is_turning = !worker.tasks.empty() && worker.tasks.front().may_begin <= now_;
   worker.main.is_awake = worker.is_turning;
@@ -157,26 +157,26 @@ void PassSimulation::end_fetch(Worker& worker) {
   worker.is_let_through = true;
   if (receiver_.state == Receiver::kTaking && owner_of_[receiver_.batch] == owner_of_[worker.batch])
     receiver_.is_let_through = true;
-  const double send_ns = pass_.batches[worker.batch].send_ns;
+  const double send_ns = epoch_.batches[worker.batch].send_ns;
   // A new worker waits for its connections to be set up.
   const double connect_ns = std::exchange(worker.is_new, false) ? recording_.restart.first_send_ns : 0;
   const double whole_ns = send_ns + connect_ns;
   worker.outbox.push_back({worker.batch, whole_ns, whole_ns > 0 ? kHandOverShare * send_ns / whole_ns : 0});
   if (worker.outbox.size() == 1) send_next(worker);
-  if (pass_.batches[worker.batch].counted) {
+  if (epoch_.batches[worker.batch].counted) {
     totals_->fetch_wall_ns += now_ - worker.began;
     totals_->service_ns += cost(worker.batch).service_ns;
   }
 }
 
-void PassSimulation::send_next(Worker& worker) {
+void EpochSimulation::send_next(Worker& worker) {
   worker.is_let_through = worker.sender.is_awake = false;
   if (!worker.outbox.empty())
     begin(worker.sender, worker.outbox.front().send_ns, worker.outbox.front().cpu_share);
 }
 
 // The next message, if one is there: in the order in which they came, whichever batch is waited for.
-void PassSimulation::receive() {
+void EpochSimulation::receive() {
   if (receiver_.state != Receiver::kIdle || messages_.empty()) return;
   receiver_.state = Receiver::kTaking;
   receiver_.batch = messages_.front();
@@ -185,10 +185,10 @@ void PassSimulation::receive() {
   begin(receiving_thread(), recording_.hand_over.take_ns, kHandOverShare);
 }
 
-void PassSimulation::pump() {
+void EpochSimulation::pump() {
   if (receiver_.state != Receiver::kIdle && receiving_thread().left_ns <= kDone) {
     const bool is_to_pin = receiver_.state == Receiver::kTaking && setting_.pin;
-    const double own = pass_.batches[receiver_.batch].pin_ns;
+    const double own = epoch_.batches[receiver_.batch].pin_ns;
     receiver_.state = is_to_pin ? Receiver::kPinning : Receiver::kIdle;
     if (is_to_pin) begin(receiver_.pin_thread, own > 0 ? own : recording_.pin_ns, kPinShare);
     if (receiving_thread().left_ns <= kDone) {
@@ -201,19 +201,19 @@ void PassSimulation::pump() {
   if (setting_.pin) receive();
 }
 
-// How fast a message passes: a worker that computes does not let go of the interpreter for long.
-double PassSimulation::pass_through(const Worker& worker) const {
+// How fast a message is passed on: a worker that computes does not let go of the interpreter for long.
+double EpochSimulation::epoch_through(const Worker& worker) const {
   if (!worker.busy) return 1;
   const HandOver& hand_over = recording_.hand_over;
   if (hand_over.measured) return 1 / hand_over.busy_factor;
   return 1 - worker.main.cpu_share + worker.main.cpu_share / hand_over.busy_factor;
 }
 
-double PassSimulation::receive_rate() const {
-  return receiver_.is_let_through ? 1 : pass_through(workers_[owner_of_[receiver_.batch]]);
+double EpochSimulation::receive_rate() const {
+  return receiver_.is_let_through ? 1 : epoch_through(workers_[owner_of_[receiver_.batch]]);
 }
 
-void PassSimulation::begin(Thread& thread, double left_ns, double cpu_share) {
+void EpochSimulation::begin(Thread& thread, double left_ns, double cpu_share) {
   thread.left_ns = left_ns;
   thread.cpu_share = cpu_share;
   if (thread.is_awake) return;
@@ -223,7 +223,7 @@ void PassSimulation::begin(Thread& thread, double left_ns, double cpu_share) {
 }
 
 // What takes time now; what waits for the interpreter's lock is slowed and asks for less CPU.
-void PassSimulation::find_activities() {
+void EpochSimulation::find_activities() {
   activities_.clear();
   auto add = [&](Thread& thread, double pace = 1) {
     activities_.push_back({&thread.left_ns, pace, &thread});
@@ -240,7 +240,7 @@ void PassSimulation::find_activities() {
     if (worker.main.is_awake) add(worker.main);
     if (worker.sender.is_awake)
       add_message(worker.sender, worker.outbox.front().cpu_share,
-                  worker.is_let_through ? 1 : pass_through(worker));
+                  worker.is_let_through ? 1 : epoch_through(worker));
   }
   if (receiver_.state == Receiver::kPinning) add(receiver_.pin_thread);
   if (receiver_.state == Receiver::kTaking && receiving_thread().is_awake)
@@ -250,7 +250,7 @@ void PassSimulation::find_activities() {
     if (activity.thread) running_.push_back(activity.thread);
 }
 
-void PassSimulation::collect_activities() {
+void EpochSimulation::collect_activities() {
   find_activities();
   queues_.share(running_, now_);
   for (Activity& activity : activities_)
@@ -258,7 +258,7 @@ void PassSimulation::collect_activities() {
 }
 
 // To the next moment at which anything changes.
-void PassSimulation::advance() {
+void EpochSimulation::advance() {
   collect_activities();
   double until = queues_.next_change_ns();
   for (const Activity& activity : activities_)
@@ -268,7 +268,7 @@ void PassSimulation::advance() {
     if (!worker.busy && !worker.is_turning && !worker.tasks.empty())
       until = std::min(until, std::max(now_, worker.tasks.front().may_begin));
   if (until == kNever) {  // nothing will ever happen: only a recording with no work at all gets here
-    taken_ = pass_.batches.size();
+    taken_ = epoch_.batches.size();
     return;
   }
   double elapsed = until - now_;
@@ -282,7 +282,7 @@ void PassSimulation::advance() {
   settle_consumer();
 }
 
-void PassSimulation::settle_workers() {
+void EpochSimulation::settle_workers() {
   for (Worker& worker : workers_) {
     if (worker.busy && worker.main.left_ns <= kDone) end_fetch(worker);
     if (!worker.outbox.empty() && worker.sender.left_ns <= kDone) {
@@ -296,7 +296,7 @@ void PassSimulation::settle_workers() {
   }
 }
 
-void PassSimulation::settle_consumer() {
+void EpochSimulation::settle_consumer() {
   switch (consumer_) {
     case Consumer::kStarting:
       if (lead_left_ <= kDone) enter_next();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One pass over a loader, event by event: see loader_replay.h for the protocol. Nanoseconds; no state outside
-// the object.
+// One epoch over a loader, event by event: see loader_replay.h for the protocol. Nanoseconds; no state
+// outside the object.
 #pragma once
 
 #include <deque>
@@ -25,9 +25,9 @@ struct Totals {
   double span_ns = 0, cpu_ns = 0, worker_ns = 0, pin_ns = 0;  // all batches; cpu_ns: core time used
 };
 
-class PassSimulation {
+class EpochSimulation {
  public:
-  PassSimulation(const LoaderRecording& recording, const RecordedPass& pass, const LoaderSetting& setting);
+  EpochSimulation(const LoaderReplayInput& recording, const ReplayEpoch& epoch, const LoaderSetting& setting);
 
   void run(Totals& totals);
 
@@ -80,7 +80,7 @@ class PassSimulation {
   void end_fetch(Worker& worker);
   void receive();
   void pump();
-  double pass_through(const Worker& worker) const;
+  double epoch_through(const Worker& worker) const;
   void begin(Thread& thread, double left_ns, double cpu_share);
   void send_next(Worker& worker);
   Thread& receiving_thread() { return setting_.pin ? receiver_.pin_thread : own_; }
@@ -92,8 +92,8 @@ class PassSimulation {
   void settle_consumer();
   bool is_available(size_t batch) const { return available_[batch]; }
 
-  const LoaderRecording& recording_;
-  const RecordedPass& pass_;
+  const LoaderReplayInput& recording_;
+  const ReplayEpoch& epoch_;
   const LoaderSetting setting_;
   std::vector<Worker> workers_;
   std::vector<size_t> owner_of_;

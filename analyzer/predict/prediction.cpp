@@ -27,20 +27,20 @@ Trust ReplayCheck::trust() const {
   return off <= kMostReplayError ? Trust::kWiden : Trust::kCeilingOnly;
 }
 
-Range beyond_run_to_run(Range sampled) {
+Estimate beyond_run_to_run(Estimate sampled) {
   const double run_to_run = kRunToRun * sampled.expected;
   const auto beyond = [&](double end) { return std::hypot(end - sampled.expected, run_to_run) - run_to_run; };
   return {sampled.expected - beyond(sampled.low), sampled.expected, sampled.expected + beyond(sampled.high)};
 }
 
-std::optional<Prediction> step_prediction(const ReplayCheck& check, Range replayed_ms, double now_ms,
+std::optional<Prediction> step_prediction(const ReplayCheck& check, Estimate replayed_ms, double now_ms,
                                           double floor_ms) {
   if (check.trust() == Trust::kCeilingOnly || replayed_ms.expected <= 0) return std::nullopt;
   double off = std::abs(check.error());
   double margin = kRunToRun + (check.trust() == Trust::kWiden ? 2 * off : off);
   Prediction prediction;
   prediction.now = now_ms;
-  Range& value = prediction.value;
+  Estimate& value = prediction.value;
   value.expected = std::max(replayed_ms.expected, floor_ms);
   value.low = std::max(std::min(replayed_ms.low, value.expected) * (1 - margin), floor_ms * (1 - kRunToRun));
   value.low = std::min(value.low, value.expected);
@@ -52,7 +52,7 @@ std::optional<Prediction> step_prediction(const ReplayCheck& check, Range replay
 
 std::optional<Prediction> between(const Prediction& best, const Prediction& worst) {
   Prediction prediction = worst;
-  Range& value = prediction.value;
+  Estimate& value = prediction.value;
   value = {std::min(best.value.low, worst.value.low), std::sqrt(best.value.expected * worst.value.expected),
            std::max(best.value.high, worst.value.high)};
   if (value.high - value.low > kWidest * value.expected) return std::nullopt;

@@ -10,15 +10,15 @@
 
 namespace gpuwatch::predict {
 
-struct Range {
+struct Estimate {
   double low = 0, expected = 0, high = 0;
 };
 
 struct Prediction {
   std::string metric = "step_ms";  // or "samples_per_s"
   double now = 0;
-  Range value;    // of the metric after the change
-  Range speedup;  // now / after (or after / now for samples_per_s); low <= expected <= high
+  Estimate value;    // of the metric after the change
+  Estimate speedup;  // now / after (or after / now for samples_per_s); low <= expected <= high
   std::vector<std::string> assumptions;
 };
 
@@ -36,7 +36,7 @@ struct ReplayCheck {
 
 // Of what a recording's own spread leaves open at either end, the part beyond the spread from run to run,
 // which step_prediction() adds to every range: the two are independent, and both do not fall to one side.
-Range beyond_run_to_run(Range sampled);
+Estimate beyond_run_to_run(Estimate sampled);
 
 inline constexpr double kMostReplayError = 0.10;  // of a replay that predictions rest on
 
@@ -44,7 +44,7 @@ inline constexpr double kMostReplayError = 0.10;  // of a replay that prediction
 // unchanged run was off by. Empty where `check` allows only a ceiling, or the interval would be wider than
 // the value. `floor_ms` bounds the interval below: no change of the input can make a step shorter than the
 // work that is not input.
-std::optional<Prediction> step_prediction(const ReplayCheck& check, Range replayed_ms, double now_ms,
+std::optional<Prediction> step_prediction(const ReplayCheck& check, Estimate replayed_ms, double now_ms,
                                           double floor_ms);
 
 // What is between two predictions of step times from the same step; empty as above.

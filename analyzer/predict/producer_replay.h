@@ -13,17 +13,17 @@
 
 namespace gpuwatch::predict {
 
-struct ProducerRecording {
+struct ProducerReplayInput {
   std::vector<uint32_t> threads;      // indices into Process::threads
   double busy_share = 0;              // of the producers' time
   double service_ms = 0;              // producer time that one step's data takes
   double wait_ms = 0;                 // training thread waiting for data, per step
   uint32_t wait_call = model::kNone;  // a call of the training thread that waited
-  LoaderRecording loader;             // the same in the form that replay() runs
+  LoaderReplayInput loader;           // the same in the form that replay() runs
 };
 
 // nullopt: the process has a framework loader, no input wait, or no thread that could be a producer.
-std::optional<ProducerRecording> record_producers(const model::Run& run,
-                                                  const attribute::RankAttribution& rank);
+std::optional<ProducerReplayInput> extract_producers(const model::Run& run,
+                                                     const attribute::RankAttribution& rank);
 
 }  // namespace gpuwatch::predict

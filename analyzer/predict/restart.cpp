@@ -9,10 +9,10 @@ namespace gpuwatch::predict {
 namespace {
 
 using model::Batch;
-using model::Interval;
-using model::LoaderPass;
+using model::LoaderEpoch;
 using model::Ns;
 using model::Process;
+using model::TimeSpan;
 
 // A run that shows only one kind of start: four forked workers took 40 to 55 ms from the construction to the
 // first batch on a desktop-class machine, living ones 5 ms.
@@ -27,10 +27,10 @@ uint32_t consumer_of(const Process& process, uint32_t loader) {
   return consumer < process.threads.size() ? consumer : process.training_thread;
 }
 
-// From the first index that a worker was sent to its first fetch, mean over the pass's workers.
-void measure_come_up(const LoaderPass& pass, Mean& come_up) {
-  std::vector<bool> seen(pass.workers.size(), false);
-  for (const Batch& batch : pass.batches) {
+// From the first index that a worker was sent to its first fetch, mean over the epoch's workers.
+void measure_come_up(const LoaderEpoch& epoch, Mean& come_up) {
+  std::vector<bool> seen(epoch.workers.size(), false);
+  for (const Batch& batch : epoch.batches) {
     if (batch.worker >= seen.size() || seen[batch.worker] || !was_fetched(batch) || batch.sent == 0) continue;
     seen[batch.worker] = true;
     come_up.add(std::max(0.0, double(batch.fetch.begin - batch.sent)));
@@ -39,30 +39,31 @@ void measure_come_up(const LoaderPass& pass, Mean& come_up) {
 
 }  // namespace
 
-const Interval* last_next_of(const LoaderPass& pass, Ns next_start, const std::vector<Interval>& last_nexts) {
+const TimeSpan* last_next_of(const LoaderEpoch& epoch, Ns next_start,
+                             const std::vector<TimeSpan>& last_nexts) {
   Ns after = 0;
-  for (const Batch& batch : pass.batches) after = std::max(after, batch.next.end);
+  for (const Batch& batch : epoch.batches) after = std::max(after, batch.next.end);
   auto found = std::lower_bound(last_nexts.begin(), last_nexts.end(), after,
-                                [](const Interval& call, Ns time) { return call.begin < time; });
+                                [](const TimeSpan& call, Ns time) { return call.begin < time; });
   return found == last_nexts.end() || (next_start > 0 && found->begin > next_start) ? nullptr : &*found;
 }
 
-Ns first_sent(const LoaderPass& pass) {
+Ns first_sent(const LoaderEpoch& epoch) {
   Ns first = 0;
-  for (const Batch& batch : pass.batches)
+  for (const Batch& batch : epoch.batches)
     if (batch.sent > 0 && (first == 0 || batch.sent < first)) first = batch.sent;
   return first;
 }
 
-Ns first_next(const LoaderPass& pass) {
+Ns first_next(const LoaderEpoch& epoch) {
   Ns first = 0;
-  for (const Batch& batch : pass.batches)
+  for (const Batch& batch : epoch.batches)
     if (was_taken(batch) && (first == 0 || batch.next.begin < first)) first = batch.next.begin;
   return first;
 }
 
-std::vector<Interval> last_nexts(const Process& process, uint32_t loader) {
-  std::vector<Interval> result;
+std::vector<TimeSpan> last_nexts(const Process& process, uint32_t loader) {
+  std::vector<TimeSpan> result;
   uint32_t consumer = consumer_of(process, loader);
   if (consumer >= process.threads.size()) return result;
   for (const model::HostCall& call : process.threads[consumer].calls)
@@ -74,26 +75,26 @@ std::vector<Interval> last_nexts(const Process& process, uint32_t loader) {
 
 Restart measure_restart(const Process& process, uint32_t loader, const HandOver& hand_over) {
   const bool is_persistent = process.loaders[loader].persistent_workers == 1;
-  const std::vector<Interval> ends = last_nexts(process, loader);
+  const std::vector<TimeSpan> ends = last_nexts(process, loader);
   Mean first_start, start, come_up, first_send, stop, reset;
-  std::vector<const LoaderPass*> passes;
-  for (const LoaderPass& pass : process.passes)
-    if (pass.loader == loader) passes.push_back(&pass);
-  for (size_t i = 0; i < passes.size(); ++i) {
-    const LoaderPass& pass = *passes[i];
-    const Ns sent = first_sent(pass);
-    if (pass.workers.empty() || sent <= 0) continue;
-    const bool is_start_seen = pass.start.begin > 0 && sent >= pass.start.begin;
-    const double workers = double(pass.workers.size()), began = double(sent - pass.start.begin);
+  std::vector<const LoaderEpoch*> epochs;
+  for (const LoaderEpoch& epoch : process.epochs)
+    if (epoch.loader == loader) epochs.push_back(&epoch);
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    const LoaderEpoch& epoch = *epochs[i];
+    const Ns sent = first_sent(epoch);
+    if (epoch.workers.empty() || sent <= 0) continue;
+    const bool is_start_seen = epoch.start.begin > 0 && sent >= epoch.start.begin;
+    const double workers = double(epoch.workers.size()), began = double(sent - epoch.start.begin);
     if (is_persistent && i > 0) {
       if (is_start_seen) reset.add(began);
       continue;
     }
     if (is_start_seen) (i == 0 ? first_start : start).add(began / workers);
-    measure_come_up(pass, come_up);
-    for (const Receipt& receipt : receipts(pass))
+    measure_come_up(epoch, come_up);
+    for (const Receipt& receipt : receipts(epoch))
       if (receipt.is_first && !receipt.is_late) first_send.add(double(receipt.end - receipt.begin));
-    const Interval* end = last_next_of(pass, i + 1 < passes.size() ? passes[i + 1]->start.begin : 0, ends);
+    const TimeSpan* end = last_next_of(epoch, i + 1 < epochs.size() ? epochs[i + 1]->start.begin : 0, ends);
     if (end && !is_persistent) stop.add(double(end->length()) / workers);
   }
   Restart result;
@@ -108,18 +109,18 @@ Restart measure_restart(const Process& process, uint32_t loader, const HandOver&
   return result;
 }
 
-std::optional<double> own_restart_ns(const attribute::RankAttribution& rank, const LoaderPass& pass,
-                                     const std::vector<Interval>& last_nexts) {
-  const Ns next = first_next(pass), sent = first_sent(pass);
+std::optional<double> own_restart_ns(const attribute::RankAttribution& rank, const LoaderEpoch& epoch,
+                                     const std::vector<TimeSpan>& last_nexts) {
+  const Ns next = first_next(epoch), sent = first_sent(epoch);
   auto after = std::upper_bound(rank.steps.begin(), rank.steps.end(), next,
                                 [](Ns t, const attribute::StepAttribution& s) { return t < s.step.begin; });
   if (after == rank.steps.begin()) return std::nullopt;
   const model::Step& step = std::prev(after)->step;
-  if (next >= step.end || pass.start.begin <= 0 || pass.start.begin < step.begin) return std::nullopt;
+  if (next >= step.end || epoch.start.begin <= 0 || epoch.start.begin < step.begin) return std::nullopt;
   // Until the workers have their first indices; from then on the lead, which the replay knows.
   double own = double((sent > 0 ? sent : next) - step.begin);
-  if (sent > pass.start.begin) own -= double(sent - pass.start.begin);
-  for (const Interval& call : last_nexts)
+  if (sent > epoch.start.begin) own -= double(sent - epoch.start.begin);
+  for (const TimeSpan& call : last_nexts)
     if (call.begin >= step.begin && call.end <= next) own -= double(call.length());
   return std::max(0.0, own);
 }

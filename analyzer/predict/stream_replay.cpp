@@ -13,7 +13,7 @@ constexpr double kBlockedNs = 1e3;  // least cost of a call that the what-if lea
 
 class Timeline {
  public:
-  explicit Timeline(const StreamRecording& recording)
+  explicit Timeline(const StreamReplayInput& recording)
       : recording_(recording),
         starts_(recording.ops.size()),
         ends_(recording.ops.size()),
@@ -85,7 +85,7 @@ class Timeline {
     return event.stream < stream_end_.size() ? stream_end_[event.stream] : host_;
   }
 
-  const StreamRecording& recording_;
+  const StreamReplayInput& recording_;
   std::vector<double> starts_, ends_, stream_end_;
   double host_ = 0, device_end_ = 0, busy_ = 0;
   double supplied_ = 0;        // when the last batch was there
@@ -95,7 +95,7 @@ class Timeline {
 };
 
 // Times at which each step ended, in replay time.
-std::vector<double> step_ends(const StreamRecording& recording, double& busy_ns) {
+std::vector<double> step_ends(const StreamReplayInput& recording, double& busy_ns) {
   Timeline timeline(recording);
   std::vector<double> ends(recording.steps, 0);
   for (const HostEvent& event : recording.events) {
@@ -113,7 +113,7 @@ std::vector<double> step_ends(const StreamRecording& recording, double& busy_ns)
 // none of them: one launch remains, the graph's.
 class CapturedLaunches {
  public:
-  CapturedLaunches(const StreamRecording& recording, bool with_optimizer)
+  CapturedLaunches(const StreamReplayInput& recording, bool with_optimizer)
       : recording_(recording), with_optimizer_(with_optimizer) {}
 
   std::optional<size_t> place_of(const HostEvent& event) {
@@ -127,14 +127,14 @@ class CapturedLaunches {
   }
 
  private:
-  const StreamRecording& recording_;
+  const StreamReplayInput& recording_;
   bool with_optimizer_;
   uint32_t step_ = model::kNone;
   size_t next_ = 0;
 };
 
 // In how many steps the host was longer than this before a launch, by the launch's place in its step.
-std::vector<uint32_t> long_gaps_by_place(const StreamRecording& recording, const Capture& capture) {
+std::vector<uint32_t> long_gaps_by_place(const StreamReplayInput& recording, const Capture& capture) {
   std::vector<uint32_t> counts;
   CapturedLaunches launches(recording, capture.with_optimizer);
   for (const HostEvent& event : recording.events) {
@@ -146,7 +146,7 @@ std::vector<uint32_t> long_gaps_by_place(const StreamRecording& recording, const
   return counts;
 }
 
-double kept_ns(const StreamRecording& recording, const Capture& capture) {
+double kept_ns(const StreamReplayInput& recording, const Capture& capture) {
   double dispatch_ns = 0, count = 0;
   CapturedLaunches launches(recording, capture.with_optimizer);
   for (const HostEvent& event : recording.events) {
@@ -169,7 +169,7 @@ bool is_weight_gradient(const model::Kernel& kernel) {
 
 }  // namespace
 
-StreamReplay replay(const StreamRecording& recording) {
+StreamReplay replay(const StreamReplayInput& recording) {
   double busy_ns = 0;
   std::vector<double> ends = step_ends(recording, busy_ns);
   if (ends.empty()) return {};
@@ -177,11 +177,11 @@ StreamReplay replay(const StreamRecording& recording) {
   return {ends.back() / steps / kNsPerMs, busy_ns / steps / kNsPerMs};
 }
 
-ReplayCheck check(const StreamRecording& recording) {
+ReplayCheck check(const StreamReplayInput& recording) {
   return {recording.measured_step_ms, replay(recording).step_ms, recording.steps};
 }
 
-Range replay_range(const StreamRecording& recording) {
+Estimate replay_estimate(const StreamReplayInput& recording) {
   double busy_ns = 0;
   std::vector<double> ends = step_ends(recording, busy_ns);
   if (ends.empty()) return {};
@@ -197,7 +197,7 @@ Range replay_range(const StreamRecording& recording) {
   return beyond_run_to_run({expected - error, expected, expected + error});
 }
 
-void drop_synchronisations(StreamRecording& recording, const EventFilter& which) {
+void drop_synchronisations(StreamReplayInput& recording, const EventFilter& which) {
   for (HostEvent& event : recording.events) {
     if (!which(event)) continue;
     if (event.role == HostRole::kSync) event.role = HostRole::kWork;
@@ -206,7 +206,7 @@ void drop_synchronisations(StreamRecording& recording, const EventFilter& which)
   }
 }
 
-void make_asynchronous(StreamRecording& recording, const EventFilter& which, double bandwidth_bytes_per_ns,
+void make_asynchronous(StreamReplayInput& recording, const EventFilter& which, double bandwidth_bytes_per_ns,
                        const std::vector<model::DeviceOp>& operations, double enqueue_cost_ns) {
   for (HostEvent& event : recording.events) {
     if (!which(event)) continue;
@@ -220,7 +220,7 @@ void make_asynchronous(StreamRecording& recording, const EventFilter& which, dou
   }
 }
 
-void move_to_own_stream(StreamRecording& recording, const EventFilter& which) {
+void move_to_own_stream(StreamReplayInput& recording, const EventFilter& which) {
   uint32_t own = 0;
   for (const StreamOp& op : recording.ops) own = std::max(own, op.stream + 1);
   std::vector<uint32_t> moved(own, model::kNone);  // by stream: the copy that the next operation there needs
@@ -238,7 +238,7 @@ void move_to_own_stream(StreamRecording& recording, const EventFilter& which) {
   }
 }
 
-void capture_launches(StreamRecording& recording, const Capture& capture) {
+void capture_launches(StreamReplayInput& recording, const Capture& capture) {
   const std::vector<uint32_t> long_gaps = long_gaps_by_place(recording, capture);
   const double kept = kept_ns(recording, capture);
   CapturedLaunches launches(recording, capture.with_optimizer);
@@ -264,7 +264,7 @@ double resident_blocks(const model::Kernel& kernel) {
   return std::max(1.0, std::floor(kThreads / threads));
 }
 
-void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
+void scale_batch(StreamReplayInput& recording, double factor, const model::Run& run,
                  const model::Device& device, const BlocksAtOnce& blocks_at_once) {
   std::vector<double> growth;  // by kernel: there are few, and many operations of each
   for (const model::Kernel& kernel : run.kernels) {
@@ -293,7 +293,7 @@ void scale_batch(StreamRecording& recording, double factor, const model::Run& ru
   }
 }
 
-void drop_calls(StreamRecording& recording, const EventFilter& which) {
+void drop_calls(StreamReplayInput& recording, const EventFilter& which) {
   for (HostEvent& event : recording.events) {
     if (!which(event)) continue;
     event.cost_ns = 0;
@@ -301,7 +301,7 @@ void drop_calls(StreamRecording& recording, const EventFilter& which) {
   }
 }
 
-void drop_with_operations(StreamRecording& recording, const EventFilter& which) {
+void drop_with_operations(StreamReplayInput& recording, const EventFilter& which) {
   drop_calls(recording, which);
   for (const HostEvent& event : recording.events) {
     if (!which(event)) continue;

@@ -40,7 +40,7 @@ struct HostEvent {
   uint32_t first_op = 0, op_count = 0;
   uint32_t step = 0;
   uint32_t thread = model::kNone, call = model::kNone;  // of the process
-  uint32_t batch = model::kNone;  // index into StreamRecording::batches; cost_ns is then without the wait
+  uint32_t batch = model::kNone;  // index into StreamReplayInput::batches; cost_ns is then without the wait
   HostRole role = HostRole::kWork;
   trace::OpClass op_class = trace::OpClass::Other;
   bool is_input = false;  // a wait for data: shortened by other what-ifs only
@@ -65,11 +65,11 @@ struct StreamOp {
   bool is_of_optimizer = false;       // launched in an optimizer's step: as much work for any batch
 };
 
-struct StreamRecording {
+struct StreamReplayInput {
   std::vector<HostEvent> events;
   std::vector<StreamOp> ops;  // in the order of their launches
   std::vector<SuppliedBatch> batches;
-  uint32_t workers = 0;  // of all passes over all loaders
+  uint32_t workers = 0;  // of all epochs over all loaders
   double tail_ns = 0;    // host work after the last event
   double measured_step_ms = 0;
   size_t steps = 0;
@@ -82,21 +82,22 @@ struct StreamReplay {
 };
 
 // nullopt: no device timeline, or no launches that could be matched to it.
-std::optional<StreamRecording> record_streams(const model::Run& run, const attribute::RankAttribution& rank);
+std::optional<StreamReplayInput> extract_streams(const model::Run& run,
+                                                 const attribute::RankAttribution& rank);
 
-StreamReplay replay(const StreamRecording& recording);
-ReplayCheck check(const StreamRecording& recording);
+StreamReplay replay(const StreamReplayInput& recording);
+ReplayCheck check(const StreamReplayInput& recording);
 
 // Expected step time with its spread over blocks of recorded steps.
-Range replay_range(const StreamRecording& recording);
+Estimate replay_estimate(const StreamReplayInput& recording);
 
 // What-ifs: each changes the recording in place.
 using EventFilter = std::function<bool(const HostEvent&)>;
-void drop_synchronisations(StreamRecording& recording, const EventFilter& which);
-void make_asynchronous(StreamRecording& recording, const EventFilter& which, double bandwidth_bytes_per_ns,
+void drop_synchronisations(StreamReplayInput& recording, const EventFilter& which);
+void make_asynchronous(StreamReplayInput& recording, const EventFilter& which, double bandwidth_bytes_per_ns,
                        const std::vector<model::DeviceOp>& operations, double enqueue_cost_ns);
 // The copies run beside everything else; what followed one on its stream waits for it, as for an event.
-void move_to_own_stream(StreamRecording& recording, const EventFilter& which);
+void move_to_own_stream(StreamReplayInput& recording, const EventFilter& which);
 // A step's launches become a graph's, which takes no host time before each.
 struct Capture {
   // Longer host time before a launch is the script's own. It stays where it is as long before the same launch
@@ -108,16 +109,16 @@ struct Capture {
   // and this share of all of them.
   double kept_launches = 0, kept_share = 0;
 };
-void capture_launches(StreamRecording& recording, const Capture& capture);
+void capture_launches(StreamReplayInput& recording, const Capture& capture);
 // Kernels take whole waves of thread blocks longer, weight gradients, copies and batches in proportion, the
 // optimizer as long.
 // blocks_at_once: of a kernel that a multiprocessor runs beside each other without slowing them down.
 using BlocksAtOnce = std::function<double(const model::Kernel&)>;
-void scale_batch(StreamRecording& recording, double factor, const model::Run& run,
+void scale_batch(StreamReplayInput& recording, double factor, const model::Run& run,
                  const model::Device& device, const BlocksAtOnce& blocks_at_once);
 // As far as threads limit them; registers and shared memory allow fewer.
 double resident_blocks(const model::Kernel& kernel);
-void drop_calls(StreamRecording& recording, const EventFilter& which);
-void drop_with_operations(StreamRecording& recording, const EventFilter& which);  // what they enqueued, too
+void drop_calls(StreamReplayInput& recording, const EventFilter& which);
+void drop_with_operations(StreamReplayInput& recording, const EventFilter& which);  // what they enqueued, too
 
 }  // namespace gpuwatch::predict

@@ -49,16 +49,16 @@ std::vector<LoaderFacts> loader_facts(const model::Process& process) {
     result[i].loader = &process.loaders[i];
     ++result[first[i]].iterators;
   }
-  for (const model::LoaderPass& pass : process.passes) {
-    if (pass.loader >= result.size()) continue;
-    LoaderFacts& facts = result[first[pass.loader]];
-    for (const model::Batch& batch : pass.batches) {
+  for (const model::LoaderEpoch& epoch : process.epochs) {
+    if (epoch.loader >= result.size()) continue;
+    LoaderFacts& facts = result[first[epoch.loader]];
+    for (const model::Batch& batch : epoch.batches) {
       if (batch.next.end > batch.next.begin) {
         ++facts.batches;
         facts.wait_s += double(batch.next.length()) / 1e9;
       }
       if (batch.fetch.end > batch.fetch.begin) {
-        ++fetched[first[pass.loader]];
+        ++fetched[first[epoch.loader]];
         facts.fetch_ms_mean += double(batch.fetch.length()) / 1e6;
       }
     }

@@ -94,7 +94,7 @@ Json trace(const Report& report) {
   Json result;
   uint64_t lost = 0;
   for (const model::Process& process : report.run.processes)
-    for (const auto& [reason, count] : process.losses) lost += count;
+    for (const auto& [reason, count] : process.dropped_records) lost += count;
   result["processes"] = report.run.processes.size();
   result["ranks"] = report.ranks.size();
   result["duration_s"] = duration_s(report.run);
@@ -160,9 +160,9 @@ Json attribution(const attribute::RankAttribution& rank) {
 // What the workers were seen doing while the consumer waited, null without samples.
 Json worker_functions(const model::WorkerActivity& activity) {
   constexpr size_t kMost = 10;
-  if (activity.samples == 0) return nullptr;
+  if (activity.stack_samples == 0) return nullptr;
   Json result;
-  result["samples"] = activity.samples;
+  result["samples"] = activity.stack_samples;
   result["busy_share"] = activity.busy_share;
   result["functions"] = Json::array();
   for (size_t i = 0; i < std::min(kMost, activity.functions.size()); ++i) {
@@ -274,8 +274,8 @@ Json finding(const advise::Finding& found) {
     result["evidence"].push_back(
         {{"what", clean(evidence.what)}, {"value", evidence.value}, {"unit", clean(evidence.unit)}});
   result["fix"] = {{"summary", clean(found.fix.summary)},
-                   {"setting", text_or_null(found.fix.setting)},
-                   {"value", text_or_null(found.fix.value)},
+                   {"setting", text_or_null(advise::setting_name(found.fix.change))},
+                   {"value", text_or_null(advise::setting_value(found.fix.change))},
                    {"location", text_or_null(found.fix.location)},
                    {"snippet", text_or_null(found.fix.snippet)}};
   result["prediction"] = prediction(found.prediction);
@@ -307,7 +307,8 @@ nlohmann::ordered_json json(const Report& report) {
   result["findings"] = Json::array();
   for (const advise::Finding& found : report.diagnosis.findings) result["findings"].push_back(finding(found));
   result["limits"] = Json::array();
-  for (const std::string& limit : report.diagnosis.limits) result["limits"].push_back(clean(limit));
+  for (const advise::Limit& limit : report.diagnosis.limits)
+    result["limits"].push_back(clean(limit.sentence));
   return result;
 }
 

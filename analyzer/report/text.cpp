@@ -182,7 +182,7 @@ std::string place_words(const model::StackFrame& frame) {
 // Without workers nobody waits, and nobody looks: the method that makes a sample is all that is known.
 std::string inline_place(const model::Process& process) {
   std::vector<size_t> batches(process.loaders.size());
-  for (const model::LoaderPass& pass : process.passes) batches.at(pass.loader) += pass.batches.size();
+  for (const model::LoaderEpoch& epoch : process.epochs) batches.at(epoch.loader) += epoch.batches.size();
   const auto most = std::max_element(batches.begin(), batches.end());
   if (most == batches.end()) return "";
   const model::Loader& loader = process.loaders[size_t(most - batches.begin())];
@@ -199,7 +199,7 @@ std::string worker_place(const model::Run& run, const model::Process& process) {
   model::WorkerActivity most;
   for (uint32_t loader = 0; loader < process.loaders.size(); ++loader) {
     model::WorkerActivity activity = model::worker_activity(run, process, loader);
-    if (activity.samples > most.samples) most = std::move(activity);
+    if (activity.stack_samples > most.samples) most = std::move(activity);
   }
   if (most.samples < kLeastSamples || most.functions.front().share < kLeastShare) return "";
   return place_words(most.functions.front().frame);
@@ -233,8 +233,8 @@ std::string why_words(const model::Run& run, const RankAttribution& rank) {
 }
 
 std::string cpu_words(const model::Process& process) {
-  if (process.samples.size() < 2) return "";
-  const model::Interval span{process.samples.front().time, process.samples.back().time};
+  if (process.machine_samples.size() < 2) return "";
+  const model::TimeSpan span{process.machine_samples.front().time, process.machine_samples.back().time};
   if (span.length() <= 0) return "";
   const model::CpuTime time = model::cpu_time(process, span);
   const double cores = (time.own_ns + time.workers_ns) / double(span.length());
@@ -291,7 +291,7 @@ std::string trust_words(const Report& report) {
     parts.push_back(fmt::format("own cost about {:.1g} %", std::max(0.01, 100 * *own_cost)));
   uint64_t lost = 0;
   for (const model::Process& process : report.run.processes)
-    for (const auto& [reason, count] : process.losses) lost += count;
+    for (const auto& [reason, count] : process.dropped_records) lost += count;
   parts.push_back(fmt::format("lost {}", lost));
   if (report.run.kernels_total > 0)
     parts.push_back(fmt::format("kernels matched {:.0f} %", 100 * matched_share(report.run)));
@@ -376,7 +376,7 @@ std::string text(const Report& report, TextStyle style) {
   if (!diagnosis.no_gain.empty()) writer.line("no gain", " " + joined(diagnosis.no_gain, ", "));
   if (rank && !rank->steps.empty()) writer.line("trust", trust_words(report));
   for (size_t i = 0; i < diagnosis.limits.size(); ++i)
-    writer.line(i ? "" : "unseen", clean(diagnosis.limits[i]));
+    writer.line(i ? "" : "unseen", clean(diagnosis.limits[i].sentence));
   writer.line("next", next_words(diagnosis.findings, diagnosis.verdict));
   return writer.take();
 }

@@ -49,16 +49,15 @@ void name_fix(Finding& finding, const RuleInput& input, const predict::HostEvent
   const predict::HostEvent& shown = emptied ? *emptied : longest;
   finding.fix.location = call_location(input.run, input.process, shown.thread, shown.call);
   if (!input.process.facts.contains("torch")) {
-    finding.fix.setting = "allocation";
+    finding.fix.change = StreamChange{StreamEdit::kDropCalls, "allocation", ""};
     finding.fix.summary = "allocate once before the loop, or use cudaMallocAsync with a pool";
   } else if (emptied) {
-    finding.fix.setting = "torch.cuda.empty_cache";
-    finding.fix.value = "removed";
+    finding.fix.change = StreamChange{StreamEdit::kDropCalls, "torch.cuda.empty_cache", "removed"};
     finding.fix.summary =
         "no torch.cuda.empty_cache() in the loop: the next step asks for the same memory again";
   } else {
-    finding.fix.setting = "PYTORCH_CUDA_ALLOC_CONF";
-    finding.fix.value = "expandable_segments:True";
+    finding.fix.change =
+        StreamChange{StreamEdit::kDropCalls, "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"};
     finding.fix.summary = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and batches of one shape";
   }
 }
@@ -76,7 +75,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     shown = &event;
   }
   if (!shown || calls < kLeastPerStep * double(input.rank.steps.size())) return std::nullopt;
-  predict::StreamRecording changed = *input.assumed_streams;
+  predict::StreamReplayInput changed = *input.assumed_streams;
   predict::drop_calls(changed, is_memory_call);
   double now = input.assumed_step_ms;
   if (now < predict::replay(changed).step_ms * kLeastSpeedup) return std::nullopt;

@@ -28,7 +28,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   double lost = input.rank.share(Category::CopyH2D) * copies.time_share;
   if (copies.calls == 0 || lost < kLeastShare) return std::nullopt;
 
-  predict::StreamRecording changed = *input.assumed_streams;
+  predict::StreamReplayInput changed = *input.assumed_streams;
   predict::make_asynchronous(changed, copies.filter(), 0, input.device->operations, enqueue_cost_ns(changed));
   predict::move_to_own_stream(changed, copies.filter());
   double expected = input.now_ms * predict::replay(changed).step_ms / input.assumed_step_ms;
@@ -38,7 +38,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.title = "The device waits for copies that could run beside the step before";
   finding.evidence = {share_evidence(input, Category::CopyH2D),
                       {"copied a step", copies.bytes / double(input.rank.steps.size()) / 1e6, "MB"}};
-  finding.fix.setting = "copy stream";
+  finding.fix.change = StreamChange{StreamEdit::kMoveToOwnStream, "copy stream", ""};
   finding.fix.summary = "copy the next batch on a stream of its own while the device computes this one";
   finding.fix.snippet =
       "with torch.cuda.stream(copy_stream): next_x = x.to(device, non_blocking=True)  # then "

@@ -58,7 +58,7 @@ struct Saves {
 
 Saves all_saves(const RuleInput& input, const HostCalls& in_steps) {
   const std::vector<model::Phase> phases = model::find_phases(input.process, input.rank.series);
-  const model::Interval span = model::training_span(input.rank.series, phases);
+  const model::TimeSpan span = model::training_span(input.rank.series, phases);
   Saves saves{0, 0, double(span.length()) / 1e9};
   for (const model::Phase& phase : phases) {
     if (phase.kind != model::PhaseKind::kCheckpoint || phase.time.begin < span.begin) continue;
@@ -100,9 +100,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
         {"written in blocking calls", calls.bytes / 1e6 / double(saves.count), "MB a checkpoint"});
     finding.evidence.push_back({"rate", calls.bytes / 1e6 / (calls.total_ns / 1e9), "MB/s"});
   }
-  finding.fix.setting = "checkpoint";
-  finding.fix.value =
-      fmt::format("every {:.0f} s", std::max(every_s, std::sqrt(2 * cost_s * kFailureHours * 3600)));
+  finding.fix.change = StreamChange{
+      StreamEdit::kShortenHostWork, "checkpoint",
+      fmt::format("every {:.0f} s", std::max(every_s, std::sqrt(2 * cost_s * kFailureHours * 3600)))};
   finding.fix.summary = fix_words(cost_s, every_s);
   if (calls.call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, calls.call);

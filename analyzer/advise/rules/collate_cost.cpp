@@ -32,10 +32,10 @@ constexpr Threshold kThresholds[] = {
 };
 
 // The recording as if collating cost nothing.
-predict::LoaderRecording without_collating(const predict::LoaderRecording& recorded) {
-  predict::LoaderRecording changed = recorded;
-  for (predict::RecordedPass& pass : changed.passes) {
-    for (predict::BatchCost& batch : pass.batches) {
+predict::LoaderReplayInput without_collating(const predict::LoaderReplayInput& recorded) {
+  predict::LoaderReplayInput changed = recorded;
+  for (predict::ReplayEpoch& epoch : changed.epochs) {
+    for (predict::BatchCost& batch : epoch.batches) {
       if (batch.service_ns <= 0) continue;
       const double left = 1 - batch.collate_ns / batch.service_ns;
       for (double* part : {&batch.service_ns, &batch.cpu_ns, &batch.io_ns}) *part *= left;
@@ -50,7 +50,7 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
   const double share = facts.fetch_ns > 0 ? facts.collate_ns / facts.fetch_ns : 0;
   if (share < kLeastCollate) return std::nullopt;
   const predict::LoaderSetting setting = input.loader_setting();
-  const predict::LoaderRecording changed = without_collating(*input.loader);
+  const predict::LoaderReplayInput changed = without_collating(*input.loader);
   const double now = expected_step_ms(input, *input.loader, setting);
   const double after = expected_step_ms(input, changed, setting);
   if (now < after * kLeastSpeedup) return std::nullopt;
@@ -60,7 +60,7 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
   finding.evidence = {{"collating a batch", facts.per_batch(facts.collate_ns) / 1e6, "ms"},
                       {"of making it", 100 * share, "% of the fetch"},
                       share_evidence(input, Category::InputCollate)};
-  finding.fix.setting = "collate_fn";
+  finding.fix.change = NamedChange{"collate_fn", ""};
   finding.fix.summary =
       "samples as tensors of one shape, stacked once; what collate_fn computes belongs in "
       "__getitem__ or before training";
@@ -86,7 +86,7 @@ std::optional<Finding> slow_hand_over(const RuleInput& input) {
                       {"from the end of a fetch until training has the batch, at least", ms, "ms"},
                       {"CPU time of the workers beside making a batch", cpu_ms, "ms"},
                       {"making a batch", facts.per_batch(facts.fetch_ns) / 1e6, "ms"}};
-  finding.fix.setting = "batch";
+  finding.fix.change = NamedChange{"batch", ""};
   finding.fix.summary =
       "batches of few large tensors: they pass through shared memory; lists, strings, arrays "
       "and objects are pickled and copied through a pipe";
@@ -96,7 +96,7 @@ std::optional<Finding> slow_hand_over(const RuleInput& input) {
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
-  const double waits = input.rank.share(Group::Input) - input.rank.share(Category::InputStartup);
+  const double waits = input.rank.steady_input_share();
   if (!input.loader || !input.facts || waits < kLeastInputShare) return std::nullopt;
   auto finding = slow_collate(input, waits);
   if (!finding) finding = slow_hand_over(input);

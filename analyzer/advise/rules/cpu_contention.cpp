@@ -32,8 +32,8 @@ void blame_others(Finding& finding, const RuleInput& input, const MachineUse& us
       "Other processes use {:.1f} cores; the training thread waits for a CPU {:.0f} % "
       "of the time",
       use.other_cores, 100 * delay);
-  finding.fix.setting = "CPU affinity";
-  finding.fix.value = fmt::format("{:.0f} cores of its own", std::max(1.0, use.job_cores));
+  finding.fix.change =
+      NamedChange{"CPU affinity", fmt::format("{:.0f} cores of its own", std::max(1.0, use.job_cores))};
   finding.fix.summary = fmt::format(
       "stop the other processes, or keep {:.0f} core{} free of them (taskset, cpuset, exclusive node)",
       std::max(1.0, use.job_cores), use.job_cores < 1.5 ? "" : "s");
@@ -47,8 +47,7 @@ void blame_workers(Finding& finding, const RuleInput& input, const MachineUse& u
       "{} loader workers take the CPU from the training thread: it waits for one "
       "{:.0f} % of the time",
       workers, 100 * delay);
-  finding.fix.setting = "num_workers";
-  finding.fix.value = std::to_string(fits);
+  finding.fix.change = LoaderChange{LoaderOption::kNumWorkers, fits};
   finding.fix.summary =
       fmt::format("num_workers={}, or nice the workers (os.nice(10) in worker_init_fn)", fits);
   if (const model::Loader* configured = input.configured_loader())

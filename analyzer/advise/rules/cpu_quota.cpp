@@ -49,8 +49,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       {"CPU quota", quota, "cores"},
       {"CPU used by the job", use->job_cores, "cores"},
       {"training thread runnable but not running", 100 * use->run_delay_share, "% of wall time"}};
-  finding.fix.setting = "CPU quota";
-  finding.fix.value = fmt::format("{:.0f}", cores);
+  finding.fix.change = NamedChange{"CPU quota", fmt::format("{:.0f}", cores)};
   finding.fix.summary = fmt::format(
       "ask for {:.0f} CPUs (docker --cpus={:.0f}, Kubernetes limits.cpu: {:.0f})", cores, cores, cores);
   if (input.loader && input.loader->setting.workers > quota)

@@ -32,8 +32,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"steal time", use->steal_cores * use->wall_s, "s"},
                       {"CPU used by the job", use->job_cores, "cores"},
                       {"CPUs of the machine", use->cores, "cores"}};
-  finding.fix.setting = "instance type";
-  finding.fix.value = "without burst credits";
+  finding.fix.change = NamedChange{"instance type", "without burst credits"};
   finding.fix.summary =
       "an instance type with dedicated CPUs; on a burstable one the CPU credits are spent (no setting helps)";
   finding.ceiling_speedup = 1 / (1 - recoverable);

@@ -29,10 +29,10 @@ struct Demand {
   double cpu_share = 0;     // of a fetch
 };
 
-Demand demand(const predict::LoaderRecording& loader) {
+Demand demand(const predict::LoaderReplayInput& loader) {
   double cpu = 0, service = 0, batches = 0;
-  for (const predict::RecordedPass& pass : loader.passes) {
-    for (const predict::BatchCost& batch : pass.batches) {
+  for (const predict::ReplayEpoch& epoch : loader.epochs) {
+    for (const predict::BatchCost& batch : epoch.batches) {
       cpu += batch.cpu_ns;
       service += batch.service_ns;
       ++batches;
@@ -43,8 +43,7 @@ Demand demand(const predict::LoaderRecording& loader) {
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
-  const double lost =
-      input.rank.share(attribute::Group::Input) - input.rank.share(attribute::Category::InputStartup);
+  const double lost = input.rank.steady_input_share();
   const auto use = machine_use(input);
   if (!input.loader || !use || lost < kLeastInputShare) return std::nullopt;
   if (use->throttled_share >= kLeastThrottled || use->steal_share >= kLeastSteal) return std::nullopt;
@@ -63,8 +62,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"step without waiting for data", without_wait_ms, "ms"},
                       {"CPU used by the job", use->job_cores, "cores"},
                       {"CPU used by others", use->other_cores, "cores"}};
-  finding.fix.setting = "CPU cores";
-  finding.fix.value = fmt::format("{:.0f}", needed);
+  finding.fix.change = NamedChange{"CPU cores", fmt::format("{:.0f}", needed)};
   finding.fix.summary = fmt::format(
       "a machine with {:.0f} cores for each rank and num_workers={:.0f}, or transforms on the GPU", needed,
       std::max(1.0, needed - 1));

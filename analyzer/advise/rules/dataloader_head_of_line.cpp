@@ -5,6 +5,7 @@
 #include <charconv>
 
 #include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -37,11 +38,10 @@ bool has_in_order(const model::Process& process) {
 }
 
 void name_fix(Finding& finding, const RuleInput& input) {
-  finding.fix.setting = "in_order";
-  finding.fix.value = "False";
+  finding.fix.change = LoaderChange{LoaderOption::kInOrder, false};
   if (has_in_order(input.process)) {
-    finding.fix.summary = "in_order=False: batches come as they are ready, their order changes";
-    finding.fix.snippet = "DataLoader(..., in_order=False)";
+    propose(finding, input, {LoaderOption::kInOrder, false});
+    finding.fix.summary += ": batches come as they are ready, their order changes";
   } else {
     finding.fix.summary = "batches of even cost: bucket samples by size (in_order=False needs PyTorch 2.6)";
   }

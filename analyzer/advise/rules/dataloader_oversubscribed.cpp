@@ -56,8 +56,7 @@ std::optional<Finding> threads_in_workers(const RuleInput& input, double delay) 
                       {"CPU time of the workers, of what their fetches use themselves", parallel, "times"},
                       {"workers runnable but not running", 100 * delay, "% of the fetch time"},
                       {"cores that loader and training got", input.loader->cores, "cores"}};
-  finding.fix.setting = "OMP_NUM_THREADS";
-  finding.fix.value = "1";
+  finding.fix.change = NamedChange{"OMP_NUM_THREADS", "1"};
   finding.fix.summary =
       "one thread a worker: OMP_NUM_THREADS=1, torch.set_num_threads(1) and "
       "cv2.setNumThreads(0) in worker_init_fn";
@@ -85,8 +84,7 @@ std::optional<Finding> too_many_workers(const RuleInput& input, double delay) {
                   input.loader->cores);
   finding.evidence = {{"workers runnable but not running", 100 * delay, "% of the fetch time"},
                       {"cores that loader and training got", input.loader->cores, "cores"}};
-  finding.fix.setting = "num_workers";
-  finding.fix.value = std::to_string(setting.workers);
+  finding.fix.change = LoaderChange{LoaderOption::kNumWorkers, setting.workers};
   finding.fix.summary = fmt::format("num_workers={} is as fast", setting.workers);
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   locate(finding, input);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -16,25 +17,25 @@ using attribute::Category;
 constexpr double kLeastShare = 0.02;
 
 constexpr Threshold kThresholds[] = {
-    {"waiting for workers to start and end, after the first pass", kLeastShare, "of the step",
+    {"waiting for workers to start and end, after the first epoch", kLeastShare, "of the step",
      "half of what a job must lose to be called input bound: the change is one word"},
     kLeastGain,
 };
 
 struct Restarts {
   size_t count = 0;
-  double start_ms = 0;  // a pass: from its iterator's construction to its first batch
+  double start_ms = 0;  // an epoch: from its iterator's construction to its first batch
 };
 
 Restarts restarts(const RuleInput& input, const model::Loader& loader) {
   Restarts result;
   bool is_first = true;
-  for (const model::LoaderPass& pass : input.process.passes) {
-    if (&input.process.loaders[pass.loader] != &loader || pass.batches.empty()) continue;
-    const model::Ns first = pass.batches.front().next.end;
-    if (!is_first && first > pass.start.begin) {
+  for (const model::LoaderEpoch& epoch : input.process.epochs) {
+    if (&input.process.loaders[epoch.loader] != &loader || epoch.batches.empty()) continue;
+    const model::Ns first = epoch.batches.front().next.end;
+    if (!is_first && first > epoch.start.begin) {
       ++result.count;
-      result.start_ms += double(first - pass.start.begin) / 1e6;
+      result.start_ms += double(first - epoch.start.begin) / 1e6;
     }
     is_first = false;
   }
@@ -42,14 +43,10 @@ Restarts restarts(const RuleInput& input, const model::Loader& loader) {
   return result;
 }
 
-void name_fix(Finding& finding, const model::Loader& loader) {
-  finding.fix.setting = "persistent_workers";
-  finding.fix.value = "True";
-  finding.fix.summary = "persistent_workers=True";
+void name_fix(Finding& finding, const RuleInput& input, const model::Loader& loader) {
+  propose(finding, input, {LoaderOption::kPersistentWorkers, true});
   if (loader.start_method == "spawn" || loader.start_method == "forkserver")
     finding.fix.summary += fmt::format(" ({} imports the script anew in each worker)", loader.start_method);
-  finding.fix.snippet = "DataLoader(..., persistent_workers=True)";
-  finding.fix.location = loader.location;
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -69,7 +66,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {share_evidence(input, Category::InputStartup),
                       {"epochs that started workers again", double(seen.count), "epochs"},
                       {"from the start of an epoch to its first batch", seen.start_ms, "ms"}};
-  name_fix(finding, *loader);
+  name_fix(finding, input, *loader);
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   if (finding.prediction && now < after * kLeastSpeedup) return std::nullopt;
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
@@ -81,8 +78,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kDataloaderPersistentWorkers{
     "dataloader-persistent-workers",
     "Loader workers are started anew for each epoch, and training waits until they are up.",
-    "Waits for workers to start (`input.startup`) in the second and later passes over the same loader, and a "
-    "replay with workers that live on that is faster. A long first pass only is a matter of `startup-share`.",
+    "Waits for workers to start (`input.startup`) in the second and later epochs over the same loader, and a "
+    "replay with workers that live on that is faster. A long first epoch only is a matter of "
+    "`startup-share`.",
     "`persistent_workers=True` at the loader's line; with the start methods spawn and forkserver, which "
     "import "
     "the script again in each worker, it saves most.",

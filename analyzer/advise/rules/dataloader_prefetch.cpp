@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -25,19 +26,18 @@ constexpr Threshold kThresholds[] = {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   predict::LoaderSetting setting = input.loader_setting();
-  double lost =
-      input.rank.share(attribute::Group::Input) - input.rank.share(attribute::Category::InputStartup);
+  double lost = input.rank.steady_input_share();
   if (!input.loader || setting.workers < 1 || lost < kLeastInputShare) return std::nullopt;
   int before = setting.prefetch_factor;
   if (before >= kMostAhead) return std::nullopt;
   double now = expected_step_ms(input, *input.loader, setting), best = 0;
-  for (int pass = 0; pass < 2; ++pass) {  // find the best, then the smallest close to it
+  for (int round = 0; round < 2; ++round) {  // find the best, then the smallest close to it
     for (setting.prefetch_factor = before + 1; setting.prefetch_factor <= kMostAhead;
          setting.prefetch_factor = setting.prefetch_factor < 4 ? setting.prefetch_factor + 1
                                                                : setting.prefetch_factor * 2) {
       double ms = expected_step_ms(input, *input.loader, setting);
-      if (pass == 0 && (best == 0 || ms < best)) best = ms;
-      if (pass == 1 && ms <= best * kWithinBest) break;
+      if (round == 0 && (best == 0 || ms < best)) best = ms;
+      if (round == 1 && ms <= best * kWithinBest) break;
     }
   }
   if (setting.prefetch_factor > kMostAhead || now < best * kLeastSpeedup) return std::nullopt;
@@ -47,12 +47,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {share_evidence(input, attribute::Category::InputNoPrefetch),
                       share_evidence(input, attribute::Category::InputHeadOfLine),
                       {"spread of the batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
-  finding.fix.setting = "prefetch_factor";
-  finding.fix.value = std::to_string(setting.prefetch_factor);
-  finding.fix.summary = fmt::format("prefetch_factor={}", setting.prefetch_factor);
-  finding.fix.snippet = fmt::format("DataLoader(..., prefetch_factor={})", setting.prefetch_factor);
-  if (const model::Loader* configured = input.configured_loader())
-    finding.fix.location = configured->location;
+  propose(finding, input, {LoaderOption::kPrefetchFactor, setting.prefetch_factor});
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   if (!finding.prediction) finding.ceiling_speedup = now / best * (1 + std::abs(input.loader_check.error()));
   return finding;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/rule.h"
 
@@ -31,7 +32,7 @@ constexpr Threshold kThresholds[] = {
 };
 
 // The smallest count within 1 % of the best. 0 is a candidate only where it is what was recorded.
-int best_workers(const RuleInput& input, const predict::LoaderRecording& loader) {
+int best_workers(const RuleInput& input, const predict::LoaderReplayInput& loader) {
   predict::LoaderSetting setting = loader.setting;
   int most = std::max(input.most_workers(), setting.workers);
   std::vector<double> steps_ms;
@@ -49,7 +50,7 @@ void add_cause_evidence(Finding& finding, const RuleInput& input) {
     if (input.rank.share(category) >= 0.01) finding.evidence.push_back(share_evidence(input, category));
 }
 
-bool settle(Finding& finding, const RuleInput& input, const predict::LoaderRecording& loader,
+bool settle(Finding& finding, const RuleInput& input, const predict::LoaderReplayInput& loader,
             const predict::ReplayCheck& check, predict::LoaderSetting setting) {
   double now = expected_step_ms(input, loader, loader.setting);
   if (now < expected_step_ms(input, loader, setting) * kLeastSpeedup) return false;
@@ -59,7 +60,7 @@ bool settle(Finding& finding, const RuleInput& input, const predict::LoaderRecor
 }
 
 std::optional<Finding> framework_loader(const RuleInput& input, double lost) {
-  const predict::LoaderRecording& loader = *input.loader;
+  const predict::LoaderReplayInput& loader = *input.loader;
   predict::LoaderSetting setting = loader.setting;
   setting.workers = best_workers(input, loader);
   if (setting.workers <= loader.setting.workers) return std::nullopt;
@@ -72,18 +73,13 @@ std::optional<Finding> framework_loader(const RuleInput& input, double lost) {
   finding.evidence.push_back({"waiting for data", 100 * lost, "% of the step"});
   add_cause_evidence(finding, input);
   finding.evidence.push_back({"CPUs", double(input.process.cpu_count), "cores"});
-  finding.fix.setting = "num_workers";
-  finding.fix.value = std::to_string(setting.workers);
-  finding.fix.summary = fmt::format("num_workers={}", setting.workers);
-  finding.fix.snippet = fmt::format("DataLoader(..., num_workers={})", setting.workers);
-  if (const model::Loader* configured = input.configured_loader())
-    finding.fix.location = configured->location;
+  propose(finding, input, {LoaderOption::kNumWorkers, setting.workers});
   if (!settle(finding, input, loader, input.loader_check, setting)) return std::nullopt;
   return finding;
 }
 
 std::optional<Finding> own_threads(const RuleInput& input, double lost) {
-  const predict::ProducerRecording& producers = *input.producers;
+  const predict::ProducerReplayInput& producers = *input.producers;
   constexpr double kBusyProducers = 0.9;
   if (producers.busy_share < kBusyProducers)
     return std::nullopt;  // they wait too: more of them would only wait
@@ -99,8 +95,7 @@ std::optional<Finding> own_threads(const RuleInput& input, double lost) {
   finding.evidence = {{"waiting for data", 100 * lost, "% of the step"},
                       {"loader threads busy", 100 * producers.busy_share, "% of their time"},
                       {"loader time a step's data takes", producers.service_ms, "ms"}};
-  finding.fix.setting = "num_workers";
-  finding.fix.value = std::to_string(setting.workers);
+  finding.fix.change = LoaderChange{LoaderOption::kNumWorkers, setting.workers};
   finding.fix.summary = fmt::format("{} loader threads instead of {}", setting.workers, now);
   finding.fix.location =
       call_location(input.run, input.process, input.process.training_thread, producers.wait_call);
@@ -113,7 +108,7 @@ std::optional<Finding> own_threads(const RuleInput& input, double lost) {
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
-  double lost = input.rank.share(Group::Input) - input.rank.share(Category::InputStartup);
+  double lost = input.rank.steady_input_share();
   if (lost < kLeastInputShare) return std::nullopt;
   if (input.loader) return framework_loader(input, lost);
   return input.producers ? own_threads(input, lost) : std::nullopt;

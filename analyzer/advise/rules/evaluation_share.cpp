@@ -60,8 +60,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {{"evaluation", 100 * share, "% of training and evaluation"},
                       {"evaluations", double(count), "in the run"},
                       {"an evaluation takes", evaluation_s / double(count), "s"}};
-  finding.fix.setting = "evaluation interval";
-  finding.fix.value = fmt::format("{} times as long", std::min(less_often, 1000));
+  finding.fix.change =
+      NamedChange{"evaluation interval", fmt::format("{} times as long", std::min(less_often, 1000))};
   finding.fix.summary = fmt::format(
       "evaluate {} times less often, on fewer samples, with a larger batch and under torch.inference_mode()",
       std::min(less_often, 1000));

@@ -33,8 +33,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {{"collecting garbage", 100 * share, "% of the step"},
                       {"collections over 0.1 ms", per_step, "a step"},
                       {"mean collection", calls.total_ns / double(calls.calls) / 1e6, "ms"}};
-  finding.fix.setting = "gc";
-  finding.fix.value = "freeze";
+  finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "gc", "freeze"};
   finding.fix.summary =
       "gc.collect(); gc.freeze() once before the loop, and no gc.collect() in it (or gc.disable() and "
       "one gc.collect() every 1000 steps)";

@@ -19,17 +19,15 @@ void name_reason(Finding& finding, const model::Process& process) {
   std::string torch = fact(process, "torch");
   std::string visible = fact(process, "CUDA_VISIBLE_DEVICES");
   if (torch.find("+cpu") != std::string::npos) {
-    finding.fix.setting = "torch";
-    finding.fix.value = "a CUDA build";
+    finding.fix.change = NamedChange{"torch", "a CUDA build"};
     finding.fix.summary =
         fmt::format("install a CUDA build of PyTorch ({} is built for the CPU only)", torch);
   } else if (process.facts.contains("CUDA_VISIBLE_DEVICES") && (visible.empty() || visible[0] == '-')) {
-    finding.fix.setting = "CUDA_VISIBLE_DEVICES";
+    finding.fix.change = NamedChange{"CUDA_VISIBLE_DEVICES", ""};
     finding.fix.summary =
         fmt::format("unset CUDA_VISIBLE_DEVICES (it is \"{}\" and hides every GPU)", visible);
   } else {
-    finding.fix.setting = "device";
-    finding.fix.value = "cuda";
+    finding.fix.change = NamedChange{"device", "cuda"};
     finding.fix.summary = "move model and batches to the GPU: .to(\"cuda\")";
     finding.fix.snippet = "model.to(\"cuda\"); x, y = x.to(\"cuda\"), y.to(\"cuda\")";
   }

@@ -6,6 +6,7 @@
 
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/io/printable.h"
 
 namespace gpuwatch::advise {
 
@@ -77,15 +78,16 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const std::string place = waits_in(input.run, process, until);
   Finding finding = make_finding(kHang, input, 0);
   finding.severity = Severity::kMajor;
-  finding.title = fmt::format("No progress for {:.0f} s: {}the training thread is in {}{}", idle_s,
-                              process.rank >= 0 ? fmt::format("on rank {} ", process.rank) : "", place,
-                              other_ranks(input));
+  const std::string stalled = fmt::format("for {:.0f} s: {}the training thread is in {}{}", idle_s,
+                                          process.rank >= 0 ? fmt::format("on rank {} ", process.rank) : "",
+                                          place, other_ranks(input));
+  finding.title = "No progress " + stalled;
+  finding.verdict = Verdict{"cannot-tell", "NO PROGRESS " + io::printable(stalled, 512), 1};
   finding.evidence = {{"without a finished call", idle_s, "s"}};
   if (input.now_ms > 0) finding.evidence.push_back({"in mean steps", steps, "steps"});
   finding.evidence.push_back({"steps before", double(input.rank.series.steps.size()), "steps"});
-  finding.fix.setting = "hang";
-  finding.fix.value =
-      process.rank >= 0 ? fmt::format("rank {}", process.rank) : fmt::format("pid {}", process.pid);
+  finding.fix.change = NamedChange{
+      "hang", process.rank >= 0 ? fmt::format("rank {}", process.rank) : fmt::format("pid {}", process.pid)};
   finding.fix.summary =
       fmt::format("find out why {} does not come back; for its Python stack: py-spy dump --pid {}",
                   process.threads[process.training_thread].open_calls.empty() ? "the training thread" : place,

@@ -11,6 +11,7 @@ extern const Rule kHealthy;
 
 namespace {
 
+using attribute::Bottleneck;
 using attribute::Category;
 using attribute::Group;
 
@@ -23,19 +24,18 @@ constexpr Threshold kThresholds[] = {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const attribute::RankAttribution& rank = input.rank;
-  double copies =
-      rank.share(Category::CopyH2D) + rank.share(Category::CopyD2H) + rank.share(Category::CopyStaging);
-  double host = rank.share(Group::Host) - rank.share(Category::CopyStaging);
-  double hidden = rank.share(Category::DeviceUnobserved) + rank.share(Category::Unknown);
-  if (std::max({rank.share(Group::Input), host, copies, hidden}) >= kMostLoss) return std::nullopt;
+  const double hidden = rank.share(Bottleneck::Unobserved) + rank.share(Category::Unknown);
+  const double losses[] = {rank.share(Bottleneck::Input), rank.share(Bottleneck::Host),
+                           rank.share(Bottleneck::Copy), rank.share(Bottleneck::Communication), hidden};
+  if (*std::ranges::max_element(losses) >= kMostLoss) return std::nullopt;
 
   Finding finding = make_finding(kHealthy, input, 0);
   finding.severity = Severity::kInfo;
   finding.title = "Nothing in input or host worth changing";
   finding.evidence = {{"computing", 100 * rank.share(Category::Compute), "% of the step"},
-                      {"waiting for data", 100 * rank.share(Group::Input), "% of the step"},
-                      {"copies", 100 * copies, "% of the step"},
-                      {"host late", 100 * host, "% of the step"}};
+                      {"waiting for data", 100 * rank.share(Bottleneck::Input), "% of the step"},
+                      {"copies", 100 * rank.share(Bottleneck::Copy), "% of the step"},
+                      {"host late", 100 * rank.share(Bottleneck::Host), "% of the step"}};
   finding.fix.summary = "nothing";
   double busy = rank.share(Group::DeviceBusy);
   finding.ceiling_speedup = busy > 0 ? 1 / busy : 1;

@@ -30,7 +30,7 @@ constexpr Threshold kThresholds[] = {
 };
 
 struct Work {
-  predict::StreamRecording without;
+  predict::StreamReplayInput without;
   size_t steps = 0;
   double ns = 0;
   uint32_t call = model::kNone;  // the one that ends the longest stretch of it
@@ -74,9 +74,9 @@ Work own_work(const RuleInput& input) {
   return work;
 }
 
-std::vector<model::Interval> intervals_of(const RuleInput& input, const HostCalls& calls) {
+std::vector<model::TimeSpan> intervals_of(const RuleInput& input, const HostCalls& calls) {
   const auto& all = input.process.threads[input.process.training_thread].calls;
-  std::vector<model::Interval> intervals;
+  std::vector<model::TimeSpan> intervals;
   for (const uint32_t member : calls.members) intervals.push_back({all[member].begin, all[member].end});
   return intervals;
 }
@@ -86,8 +86,7 @@ Finding describe(const RuleInput& input, double share, double ms, uint32_t call)
   finding.title = fmt::format("The script computes {:.3g} ms a step itself while the {} waits", ms,
                               input.device ? "device" : "training thread");
   finding.evidence = {{"the script's own work", 100 * share, "% of the step"}, {"own work", ms, "ms a step"}};
-  finding.fix.setting = "own work";
-  finding.fix.value = "every 50 steps";
+  finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "own work", "every 50 steps"};
   finding.fix.summary =
       "move it to the loader's workers or to the device, or do it every 50 steps (metrics, "
       "tokenising, augmentation)";
@@ -99,7 +98,7 @@ Finding describe(const RuleInput& input, double share, double ms, uint32_t call)
 // Without synchronisations the device would have had its next work while the script does its own: then they
 // are the cause (sync-per-step).
 bool would_be_hidden(const RuleInput& input, const Work& work) {
-  predict::StreamRecording running = *input.assumed_streams;
+  predict::StreamReplayInput running = *input.assumed_streams;
   predict::drop_synchronisations(
       running, [&](const predict::HostEvent& event) { return is_synchronisation(input, event); });
   return predict::replay(running).step_ms <= predict::replay(work.without).step_ms * kLeastSpeedup;

@@ -39,7 +39,7 @@ void name_worst_function(Finding& finding, const RuleInput& input) {
   if (!configured) return;
   const auto loader = uint32_t(configured - input.process.loaders.data());
   const model::WorkerActivity activity = model::worker_activity(input.run, input.process, loader);
-  if (activity.samples < kLeastSamples) {
+  if (activity.stack_samples < kLeastSamples) {
     if (const auto code = model::sample_code(*configured)) finding.fix.location = code->location();
     return;
   }
@@ -54,8 +54,8 @@ void name_worst_function(Finding& finding, const RuleInput& input) {
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.loader) return std::nullopt;
   double cpu = 0, service = 0, batches = 0;
-  for (const predict::RecordedPass& pass : input.loader->passes) {
-    for (const predict::BatchCost& batch : pass.batches) {
+  for (const predict::ReplayEpoch& epoch : input.loader->epochs) {
+    for (const predict::BatchCost& batch : epoch.batches) {
       cpu += batch.cpu_ns;
       service += batch.service_ns;
       ++batches;
@@ -78,7 +78,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"data wait left with all cores", 100 * left, "% of the step"},
                       share_evidence(input, attribute::Category::InputTransform)};
   finding.fix.summary = "cheaper or precomputed transforms, smaller source images, or transforms on the GPU";
-  finding.fix.setting = "transforms";
+  finding.fix.change = NamedChange{"transforms", ""};
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
   name_worst_function(finding, input);

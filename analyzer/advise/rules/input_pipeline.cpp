@@ -44,8 +44,7 @@ const Advice* advice_for(const model::Loader& loader) {
 std::optional<Finding> evaluate(const RuleInput& input) {
   const model::Loader* loader = input.configured_loader();
   if (!loader || input.loader) return std::nullopt;  // seen from the inside: other rules say more
-  const double lost =
-      input.rank.share(attribute::Group::Input) - input.rank.share(attribute::Category::InputStartup);
+  const double lost = input.rank.steady_input_share();
   const Advice* advice = advice_for(*loader);
   if (lost < kLeastInputShare || !advice) return std::nullopt;
 
@@ -54,8 +53,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {{"waiting for data", 100 * lost, "% of the step"},
                       {"CPUs", double(input.process.cpu_count), "cores"}};
   finding.fix.summary = advice->summary;
-  finding.fix.setting = advice->setting;
-  finding.fix.value = advice->value;
+  finding.fix.change = NamedChange{advice->setting, advice->value};
   finding.fix.snippet = advice->snippet;
   finding.fix.location = loader->location;
   finding.ceiling_speedup = std::max(1.0, input.now_ms / std::max(input.input_floor_ms(), 1e-6));

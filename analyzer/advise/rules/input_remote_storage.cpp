@@ -23,21 +23,21 @@ constexpr Threshold kThresholds[] = {
     kLeastGain,
 };
 
-// How long copying a pass's data takes at the rate that was seen: one reader after the other, as a copy does.
+// How long copying an epoch's data takes at the rate that was seen: one reader after the other, as a copy
+// does.
 std::string copy_words(const InputFacts& facts) {
   uint64_t bytes = 0;
-  for (const InputFacts::Pass& pass : facts.passes) bytes = std::max(bytes, pass.bytes_read);
+  for (const InputFacts::Epoch& epoch : facts.epochs) bytes = std::max(bytes, epoch.bytes_read);
   if (bytes == 0 || facts.bytes_s() <= 0) return "";
   const double seconds = double(bytes) / facts.bytes_s();
   const std::string time = seconds < 90 ? fmt::format("{:.0f} s", std::max(seconds, 1.0))
                                         : fmt::format("{:.0f} min", seconds / 60);
-  return fmt::format(" ({} a pass, about {} at the rate seen)", size_words(double(bytes)), time);
+  return fmt::format(" ({} an epoch, about {} at the rate seen)", size_words(double(bytes)), time);
 }
 
 void name_fix(Finding& finding, const RuleInput& input) {
   const InputFacts& facts = *input.facts;
-  finding.fix.setting = "storage";
-  finding.fix.value = "local";
+  finding.fix.change = StorageChange{"local"};
   finding.fix.location = reading_location(input);
   const std::string type = facts.mount && facts.mount->is_remote ? facts.mount->type : "";
   if (type == "9p" || type == "drvfs" || type == "virtiofs")

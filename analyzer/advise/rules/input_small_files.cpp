@@ -40,11 +40,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (facts.open_ns + facts.read_ns > 0)
     finding.evidence.push_back(
         {"of recorded reading in open and stat", 100 * facts.open_ns / (facts.open_ns + facts.read_ns), "%"});
-  finding.fix.setting = "shards";
-  finding.fix.value = fmt::format("{:.0f}", std::max(1.0, kShardBytes / std::max(file_bytes, 1.0)));
-  finding.fix.summary =
-      fmt::format("pack the files into shards of 256 MiB, about {} files each (WebDataset, TFRecord, LMDB)",
-                  finding.fix.value);
+  const std::string files = fmt::format("{:.0f}", std::max(1.0, kShardBytes / std::max(file_bytes, 1.0)));
+  finding.fix.change = NamedChange{"shards", files};
+  finding.fix.summary = fmt::format(
+      "pack the files into shards of 256 MiB, about {} files each (WebDataset, TFRecord, LMDB)", files);
   finding.fix.location = reading_location(input);
   finding.ceiling_speedup = ceiling;
   return finding;

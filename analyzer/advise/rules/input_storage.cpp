@@ -38,10 +38,10 @@ double with_all_workers_ms(const RuleInput& input) {
 }
 
 void name_fix(Finding& finding, const RuleInput& input) {
-  finding.fix.setting = "storage";
+  finding.fix.change = StorageChange{};
   const double needed = needed_bytes_s(input);
   if (needed > 0) {
-    finding.fix.value = fmt::format("{:.3g} MB/s", needed / 1e6);
+    finding.fix.change = StorageChange{fmt::format("{:.3g} MB/s", needed / 1e6)};
     finding.fix.summary =
         fmt::format("faster storage (local NVMe): training needs {:.3g} MB/s, a worker reads {:.3g} MB/s",
                     needed / 1e6, input.facts->bytes_s() / 1e6);

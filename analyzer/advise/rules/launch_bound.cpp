@@ -70,9 +70,9 @@ class Captured {
   }
 
  private:
-  predict::StreamRecording expected() const { return captured(1, kRecurs, kGraphKernelGapNs); }
+  predict::StreamReplayInput expected() const { return captured(1, kRecurs, kGraphKernelGapNs); }
 
-  predict::StreamRecording captured(double of_kept, double recurs, double gap_ns) const {
+  predict::StreamReplayInput captured(double of_kept, double recurs, double gap_ns) const {
     predict::Capture capture{
         .longest_gap_ns = kDispatchNs, .recurring_share = recurs, .kernel_gap_ns = gap_ns};
     if (by_compiler_) {
@@ -80,7 +80,7 @@ class Captured {
       capture.kept_launches = kCompiledLaunches * of_kept;
       capture.kept_share = kCompiledShare * of_kept;
     }
-    predict::StreamRecording changed = *input_.assumed_streams;
+    predict::StreamReplayInput changed = *input_.assumed_streams;
     predict::capture_launches(changed, capture);
     return changed;
   }
@@ -115,8 +115,8 @@ Launches launches_of(const RuleInput& input) {
 }
 
 void name_compiler(Finding& finding, const std::optional<predict::Prediction>& by_graph) {
-  finding.fix.setting = "torch.compile";
-  finding.fix.value = "mode=\"reduce-overhead\"";
+  finding.fix.change =
+      StreamChange{StreamEdit::kCaptureLaunches, "torch.compile", "mode=\"reduce-overhead\""};
   finding.fix.summary = "torch.compile(model, mode=\"reduce-overhead\")";
   if (by_graph)
     finding.fix.summary +=
@@ -131,7 +131,7 @@ void name_compiler(Finding& finding, const std::optional<predict::Prediction>& b
 }
 
 void name_graph(Finding& finding, bool is_torch) {
-  finding.fix.setting = "CUDA graph";
+  finding.fix.change = StreamChange{StreamEdit::kCaptureLaunches, "CUDA graph", ""};
   finding.fix.summary = is_torch
                             ? "a CUDA graph of the whole step (torch.cuda.graph, capturable=True optimizer)"
                             : "capture the step's launches in a CUDA graph and launch that";

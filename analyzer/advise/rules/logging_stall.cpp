@@ -39,14 +39,14 @@ HostCalls logging_calls(const RuleInput& input) {
     return thread.calls[i].op_class == OpClass::Checkpoint;
   });
   if (!has_checkpoints) return all;
-  std::vector<model::Interval> saves;
+  std::vector<model::TimeSpan> saves;
   for (uint32_t i : all.members)
     if (thread.calls[i].op_class == OpClass::Checkpoint)
       saves.push_back({thread.calls[i].begin, thread.calls[i].end});
   return training_calls(input, [&](const HostCall& call) {
     const auto after =
         std::upper_bound(saves.begin(), saves.end(), call.begin,
-                         [](model::Ns t, const model::Interval& save) { return t < save.end; });
+                         [](model::Ns t, const model::TimeSpan& save) { return t < save.end; });
     return is_log(call) && (after == saves.end() || call.begin < after->begin);
   });
 }
@@ -77,8 +77,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {{"blocked in writes and flushes", 100 * share, "% of the step"},
                       {"such calls", per_step, "a step"},
                       {"bytes", calls.bytes / double(input.rank.steps.size()), "a step"}};
-  finding.fix.setting = "logging interval";
-  finding.fix.value = std::to_string(steps);
+  finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "logging interval", std::to_string(steps)};
   finding.fix.summary = fmt::format("log every {} steps, without flushing each line", steps);
   finding.fix.snippet = fmt::format("if step % {} == 0:  # print, writer.add_scalar, flush", steps);
   finding.fix.location = call_location(input.run, input.process, input.process.training_thread, calls.call);

@@ -55,18 +55,17 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (use->least_memory_available_bytes > 0)
     finding.evidence.push_back(
         {"least memory available", use->least_memory_available_bytes / (1 << 20), "MiB"});
-  finding.fix.setting = "memory";
   const int workers = input.loader ? input.loader->setting.workers : 0;
   if (workers > 1) {
-    finding.fix.setting = "num_workers";
-    finding.fix.value = std::to_string(workers / 2);
+    finding.fix.change = LoaderChange{LoaderOption::kNumWorkers, workers / 2};
     finding.fix.summary = fmt::format(
         "num_workers={} (each holds a copy of what the dataset changes), a smaller cache, or more memory",
         workers / 2);
     if (const model::Loader* configured = input.configured_loader())
       finding.fix.location = configured->location;
   } else {
-    finding.fix.value = limit > 0 ? fmt::format("more than {:.0f} MiB", limit / (1 << 20)) : "more";
+    finding.fix.change =
+        NamedChange{"memory", limit > 0 ? fmt::format("more than {:.0f} MiB", limit / (1 << 20)) : "more"};
     finding.fix.summary =
         "more memory, or smaller caches in the program; keep data memory-mapped, not in lists";
   }

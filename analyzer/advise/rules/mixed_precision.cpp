@@ -78,9 +78,9 @@ Products products_of(const RuleInput& input) {
 
 // The recorded steps with products whose time is multiplied by what `left` says.
 template <typename Left>
-predict::StreamRecording with_products(const RuleInput& input, Left left) {
+predict::StreamReplayInput with_products(const RuleInput& input, Left left) {
   const KernelArithmetic arithmetics(input);
-  predict::StreamRecording changed = *input.assumed_streams;
+  predict::StreamReplayInput changed = *input.assumed_streams;
   for (predict::StreamOp& op : changed.ops)
     if (arithmetics.of(op) == MatrixArithmetic::kFp32) op.duration_ns *= left(op);
   return changed;
@@ -91,7 +91,7 @@ predict::StreamRecording with_products(const RuleInput& input, Left left) {
 // known, and nothing is left of a product.
 std::optional<double> ceiling(const RuleInput& input, const Products& products, double times) {
   const double left = times > 0 ? 1 / times : 0;
-  const predict::StreamRecording changed =
+  const predict::StreamReplayInput changed =
       with_products(input, [left](const predict::StreamOp&) { return left; });
   const double now_ms = input.assumed_step_ms;
   // The host, copies or other kernels may be what is left of the step: then faster products gain little.
@@ -128,8 +128,9 @@ bool name_tf32(Finding& finding, const RuleInput& input, const Products& product
   finding.ceiling_speedup = ceiling(input, products, cores ? cores->tf32 : 0);
   if (!finding.ceiling_speedup) return false;
   const bool is_torch = input.process.facts.contains("torch");
-  finding.fix.setting = is_torch ? "torch.set_float32_matmul_precision" : "cublasSetMathMode";
-  finding.fix.value = is_torch ? "high" : "CUBLAS_TF32_TENSOR_OP_MATH";
+  finding.fix.change = StreamChange{StreamEdit::kFasterKernels,
+                                    is_torch ? "torch.set_float32_matmul_precision" : "cublasSetMathMode",
+                                    is_torch ? "high" : "CUBLAS_TF32_TENSOR_OP_MATH"};
   finding.fix.summary =
       is_torch
           ? "torch.set_float32_matmul_precision(\"high\"): products in TF32; or torch.autocast(\"cuda\", "
@@ -149,11 +150,12 @@ bool name_half(Finding& finding, const RuleInput& input, const Products& product
   if (!finding.ceiling_speedup) return false;
   const bool is_torch = input.process.facts.contains("torch");
   const bool has_bfloat16 = input.device->compute_major >= kFirstWithTf32;
-  finding.fix.setting = is_torch ? "torch.autocast" : "operand type";
-  finding.fix.value = has_bfloat16 ? "bfloat16" : "float16";
-  const std::string autocast = fmt::format("torch.autocast(\"cuda\", dtype=torch.{})", finding.fix.value);
+  const std::string type = has_bfloat16 ? "bfloat16" : "float16";
+  finding.fix.change =
+      StreamChange{StreamEdit::kFasterKernels, is_torch ? "torch.autocast" : "operand type", type};
+  const std::string autocast = fmt::format("torch.autocast(\"cuda\", dtype=torch.{})", type);
   if (!is_torch)
-    finding.fix.summary = fmt::format("operands of products in {}, accumulated in FP32", finding.fix.value);
+    finding.fix.summary = fmt::format("operands of products in {}, accumulated in FP32", type);
   else if (has_bfloat16)
     finding.fix.summary = autocast + " around forward and loss; check that the loss still falls alike";
   else
@@ -162,8 +164,7 @@ bool name_half(Finding& finding, const RuleInput& input, const Products& product
                           "gradients; check that the loss still falls alike";
   if (is_torch) finding.fix.snippet = "with " + autocast + ": loss = criterion(model(x), y)";
   if (cores)
-    finding.evidence.push_back(
-        {"published rate of the tensor cores in " + finding.fix.value, cores->half, "times FP32"});
+    finding.evidence.push_back({"published rate of the tensor cores in " + type, cores->half, "times FP32"});
   return true;
 }
 

@@ -76,7 +76,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const int near = device_node(input);
   if (near < 0) return std::nullopt;
   size_t known = 0, far = 0;
-  for (const model::Sample& sample : input.process.samples) {
+  for (const model::MachineSample& sample : input.process.machine_samples) {
     const int node = node_of(nodes->second, sample.cpu);
     known += node >= 0;
     far += node >= 0 && node != near;
@@ -91,8 +91,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {{"samples on another node", 100 * double(far) / double(known), "% of the samples"},
                       {"copies and launches that the device waits for", 100 * copies, "% of the step"},
                       {"node of the GPU", double(near), "number"}};
-  finding.fix.setting = "NUMA node";
-  finding.fix.value = std::to_string(near);
+  finding.fix.change = NamedChange{"NUMA node", std::to_string(near)};
   finding.fix.summary = fmt::format(
       "numactl --cpunodebind={} --membind={} python ... (for each rank its GPU's node)", near, near);
   finding.ceiling_speedup = 1 / (1 - std::min(copies, 0.95));

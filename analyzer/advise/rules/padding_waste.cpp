@@ -40,16 +40,14 @@ bool is_fixed_length(const Shapes& shapes) {
 void name_fix(Finding& finding, const RuleInput& input) {
   const Shapes& shapes = input.facts->shapes;
   if (is_fixed_length(shapes)) {
-    finding.fix.setting = "padding";
-    finding.fix.value = "longest";
+    finding.fix.change = NamedChange{"padding", "longest"};
     finding.fix.summary = fmt::format(
         "pad to the longest sample of each batch instead of {:.0f} (that alone leaves {:.0f} % of the "
         "elements), then batches of similar lengths",
         shapes.padded / shapes.samples, 100 * shapes.to_longest / shapes.padded);
     finding.fix.snippet = "torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)";
   } else {
-    finding.fix.setting = "batch_sampler";
-    finding.fix.value = "by length";
+    finding.fix.change = NamedChange{"batch_sampler", "by length"};
     finding.fix.summary =
         "batches of samples of similar length (a batch sampler that sorts within a few hundred samples), or "
         "several short samples packed into one";

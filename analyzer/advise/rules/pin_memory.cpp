@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/copies.h"
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/rule.h"
 
@@ -24,18 +25,17 @@ constexpr Threshold kThresholds[] = {
 };
 
 void name_fix(Finding& finding, const RuleInput& input, const CopyFacts& copies) {
-  finding.fix.setting = "pin_memory";
-  finding.fix.value = "True";
   const model::Loader* loader = input.configured_loader();
   std::string copy_at = call_location(input.run, input.process, copies.thread, copies.call);
   if (loader && loader->pin_memory != 1) {
-    finding.fix.summary = "pin_memory=True, and .to(device, non_blocking=True)";
-    finding.fix.snippet = "DataLoader(..., pin_memory=True); x = x.to(device, non_blocking=True)";
-    finding.fix.location = loader->location;
+    propose(finding, input, {LoaderOption::kPinMemory, true});
+    finding.fix.summary += ", and copy with .to(device, non_blocking=True)";
+    finding.fix.snippet += "; x = x.to(device, non_blocking=True)";
     if (!copy_at.empty())
       finding.evidence.push_back({"copied at " + copy_at, double(copies.calls), "copies"});
     return;
   }
+  finding.fix.change = StreamChange{StreamEdit::kPinCopies, "pin_memory", "True"};
   finding.fix.location = copy_at;
   if (loader) {
     finding.fix.summary =
@@ -57,7 +57,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       input.rank.share(Category::CopyStaging) + input.rank.share(Category::CopyH2D) * copies.time_share;
   if (lost < kLeastShare) return std::nullopt;
 
-  predict::StreamRecording changed = *input.assumed_streams;
+  predict::StreamReplayInput changed = *input.assumed_streams;
   double bandwidth = pinned_bandwidth(*input.device);
   predict::make_asynchronous(changed, copies.filter(), bandwidth, input.device->operations,
                              enqueue_cost_ns(changed));

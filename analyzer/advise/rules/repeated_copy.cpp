@@ -88,8 +88,7 @@ void describe(Finding& finding, const RuleInput& input, const CopyFacts& copies)
                        fmt::format("a step, in each of {} steps", input.streams->steps)},
                       {"copied by them", copies.bytes / double(input.streams->steps) / 1e6, "MB a step"},
                       share_evidence(input, attribute::Category::CopyH2D)};
-  finding.fix.setting = "constant";
-  finding.fix.value = "on the device";
+  finding.fix.change = StreamChange{StreamEdit::kDropCalls, "constant", "on the device"};
   finding.fix.summary =
       "if its contents do not change (they are not recorded): copy it once, before the loop, and keep it on "
       "the device";
@@ -111,7 +110,7 @@ std::optional<Finding> evaluate(const RuleInput& given) {
     const auto from = origin(input, event);
     return from && origins.constant.contains(*from);
   });
-  predict::StreamRecording changed = *input.assumed_streams;
+  predict::StreamReplayInput changed = *input.assumed_streams;
   predict::drop_with_operations(changed, copies.filter());
   const double gain = input.assumed_step_ms / predict::replay(changed).step_ms;
   if (gain < kLeastSpeedup) return std::nullopt;

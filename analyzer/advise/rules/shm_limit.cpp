@@ -22,10 +22,11 @@ constexpr Threshold kThresholds[] = {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const double size = number_fact(input.process, "shm_bytes");
-  const bool has_workers = std::any_of(input.process.passes.begin(), input.process.passes.end(),
-                                       [](const model::LoaderPass& pass) { return !pass.workers.empty(); });
+  const bool has_workers =
+      std::any_of(input.process.epochs.begin(), input.process.epochs.end(),
+                  [](const model::LoaderEpoch& epoch) { return !epoch.workers.empty(); });
   double used = 0;
-  for (const model::Sample& sample : input.process.samples)
+  for (const model::MachineSample& sample : input.process.machine_samples)
     used = std::max(used, double(sample.shm_used_bytes));
   if (size <= 0 || !has_workers || used < kLeastUsed * size) return std::nullopt;
 
@@ -37,8 +38,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       used / (1 << 20), size / (1 << 20));
   finding.evidence = {{"/dev/shm used at most", used / (1 << 20), "MiB"},
                       {"size of /dev/shm", size / (1 << 20), "MiB"}};
-  finding.fix.setting = "shm-size";
-  finding.fix.value = fmt::format("{:.0f}g", wanted_gib);
+  finding.fix.change = NamedChange{"shm-size", fmt::format("{:.0f}g", wanted_gib)};
   finding.fix.summary = fmt::format(
       "docker run --shm-size={:.0f}g (Kubernetes: an emptyDir with medium: Memory at /dev/shm), or a smaller "
       "prefetch_factor",

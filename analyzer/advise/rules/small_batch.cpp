@@ -52,8 +52,8 @@ Use use_of_kernels(const RuleInput& input) {
 
 // A tile of a product keeps the arithmetic units of its multiprocessor busy, a second one beside it adds
 // little: between one and two tiles' worth of work are done at a time.
-predict::StreamRecording with_batch(const RuleInput& input, double factor, double tiles_at_once) {
-  predict::StreamRecording changed = *input.assumed_streams;
+predict::StreamReplayInput with_batch(const RuleInput& input, double factor, double tiles_at_once) {
+  predict::StreamReplayInput changed = *input.assumed_streams;
   predict::scale_batch(changed, factor, input.run, *input.device, [&](const model::Kernel& kernel) {
     return matrix_arithmetic(kernel.name) == MatrixArithmetic::kOther ? predict::resident_blocks(kernel)
                                                                       : tiles_at_once;
@@ -62,7 +62,7 @@ predict::StreamRecording with_batch(const RuleInput& input, double factor, doubl
 }
 
 // Batches of today's size a millisecond.
-double batches_per_ms(const predict::StreamRecording& recording, double factor) {
+double batches_per_ms(const predict::StreamReplayInput& recording, double factor) {
   double ms = predict::replay(recording).step_ms;
   return ms > 0 ? factor / ms : 0;
 }
@@ -80,11 +80,12 @@ void name_fix(Finding& finding, const RuleInput& input, double factor) {
   const model::Loader* loader = input.configured_loader();
   const double samples = input.rank.series.samples_per_step;
   const double batch = loader && loader->batch_size > 0 ? loader->batch_size : samples;
-  finding.fix.setting = "batch_size";
-  finding.fix.value = batch > 0 ? fmt::format("{:.0f}", batch * factor) : fmt::format("x{:.0f}", factor);
-  finding.fix.summary = fmt::format(
-      "{}; changes optimisation: retune the learning rate",
-      batch > 0 ? "batch_size=" + finding.fix.value : fmt::format("a batch {:.0f} times as large", factor));
+  const std::string value =
+      fmt::format(batch > 0 ? "{:.0f}" : "x{:.0f}", batch > 0 ? batch * factor : factor);
+  finding.fix.change = StreamChange{StreamEdit::kScaleBatch, "batch_size", value};
+  finding.fix.summary =
+      fmt::format("{}; changes optimisation: retune the learning rate",
+                  batch > 0 ? "batch_size=" + value : fmt::format("a batch {:.0f} times as large", factor));
   if (loader) finding.fix.location = loader->location;
 }
 

@@ -29,7 +29,7 @@ constexpr Threshold kThresholds[] = {
 };
 
 // Time of the training thread's outermost calls of some classes within a span.
-double calls_s(const model::Thread& thread, model::Interval span, std::initializer_list<OpClass> classes) {
+double calls_s(const model::Thread& thread, model::TimeSpan span, std::initializer_list<OpClass> classes) {
   Ns covered = span.begin, sum = 0;
   for (const model::HostCall& call : thread.calls) {
     if (call.begin >= span.end) break;
@@ -53,7 +53,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (process.is_running || process.training_thread >= process.threads.size()) return std::nullopt;
   const auto phases = model::find_phases(process, input.rank.series);
   if (phases.empty() || phases.front().kind != model::PhaseKind::kStartup) return std::nullopt;
-  const model::Interval startup = phases.front().time;
+  const model::TimeSpan startup = phases.front().time;
   const double seconds = double(startup.length()) / 1e9;
   const double run_s = double(process.last_seen - process.start) / 1e9;
   if (seconds < kLeastPart || run_s <= 0 || seconds / run_s < kLeastShare) return std::nullopt;
@@ -89,8 +89,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   }
   finding.evidence.push_back({"importing and own work", std::max(0.0, seconds - known), "s"});
   const bool is_known = largest->seconds >= 0.25 * seconds;
-  finding.fix.setting = is_known ? largest->setting : "start-up";
-  finding.fix.value = is_known ? fmt::format("{:.1f} s", largest->seconds) : "";
+  finding.fix.change = NamedChange{is_known ? largest->setting : "start-up",
+                                   is_known ? fmt::format("{:.1f} s", largest->seconds) : ""};
   finding.fix.summary =
       is_known ? largest->fix
                : "look at what runs before the first step (python -X importtime); train longer a start";

@@ -58,12 +58,12 @@ std::map<uint64_t, Place> places(const RuleInput& input) {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.streams || !input.device) return std::nullopt;
-  std::optional<predict::StreamRecording> best;
+  std::optional<predict::StreamReplayInput> best;
   double best_ms = 0;
   Place best_place;
   for (auto& [address, place] : places(input)) {
     if (double(place.members.size()) < kLeastPerStep * double(input.rank.steps.size())) continue;
-    predict::StreamRecording changed = *input.assumed_streams;
+    predict::StreamReplayInput changed = *input.assumed_streams;
     predict::drop_synchronisations(changed, [&](const HostEvent& event) {
       return std::binary_search(place.members.begin(), place.members.end(),
                                 uint64_t{event.thread} << 32 | event.call);
@@ -92,7 +92,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {{"device idle that a full queue would hide", 100 * lost, "% of the step"},
                       {"synchronisations at this place", per_step, "a step"}};
   add_reported_range(finding, input, time_of(input, Category::Sync));
-  finding.fix.setting = "synchronisation";
+  finding.fix.change = StreamChange{StreamEdit::kDropSynchronizations, "synchronisation", ""};
   bool is_python = !input.process.facts.empty() && input.process.facts.contains("torch");
   finding.fix.summary = is_python
                             ? "keep the value on the device; .item(), .cpu() or print only every 50 steps"

@@ -46,7 +46,7 @@ Job make_job() {
   return job;
 }
 
-// Host and device clocks of one pass over the actions.
+// Host and device clocks of one epoch over the actions.
 constexpr size_t kQueueDepth = 1024;  // operations that the device takes before a launch waits
 
 struct Clocks {
@@ -82,11 +82,11 @@ Played play(const Action& action, Clocks& clocks) {
 
 }  // namespace
 
-void set_steps(Job& job, const std::vector<model::Interval>& steps) {
+void set_steps(Job& job, const std::vector<model::TimeSpan>& steps) {
   attribute::RankAttribution& rank = job.rank();
   rank.steps.clear();
   rank.series.steps.clear();
-  for (const model::Interval& step : steps) {
+  for (const model::TimeSpan& step : steps) {
     rank.series.steps.push_back({step.begin, step.end, 1, false});
     rank.steps.push_back({rank.series.steps.back(), {}});
   }
@@ -163,9 +163,9 @@ Job make_loader_job(const LoaderJob& wanted) {
   loader.batch_size = 64;
   loader.thread = 0;
   process.loaders = {loader};
-  model::LoaderPass pass;
-  pass.workers.resize(size_t(wanted.workers));
-  std::vector<model::Interval> steps;
+  model::LoaderEpoch epoch;
+  epoch.workers.resize(size_t(wanted.workers));
+  std::vector<model::TimeSpan> steps;
   double waited = 0;
   for (size_t i = 0; i < schedule.batches.size(); ++i) {
     const LoaderSchedule::Batch& from = schedule.batches[i];
@@ -185,10 +185,10 @@ Job make_loader_job(const LoaderJob& wanted) {
     waited += from.got - from.asked;
     double end = i + 1 < schedule.batches.size() ? schedule.batches[i + 1].asked : schedule.end;
     wanted.describe(batch);
-    pass.batches.push_back(batch);
+    epoch.batches.push_back(batch);
     steps.push_back({at_ms(from.asked), at_ms(end)});
   }
-  process.passes = {pass};
+  process.epochs = {epoch};
   steps.erase(steps.begin(), steps.begin() + long(schedule.warm_up_steps()));
   set_steps(job, steps);
   set_shares(job, {{Category::InputTransform, waited / schedule.end}});
@@ -212,7 +212,7 @@ Job make_device_job(const std::vector<Action>& step, size_t steps) {
                         {"cudaMalloc", trace::OpClass::Alloc}};
   model::Thread& thread = process.threads[0];
   Clocks clocks;
-  std::vector<model::Interval> intervals;
+  std::vector<model::TimeSpan> intervals;
   for (size_t s = 0; s < steps; ++s) {
     Ns begin = at_us(clocks.host);
     for (const Action& action : step) {

@@ -20,7 +20,7 @@ struct Job {
 };
 
 // Steps one after the other, each with the same share of each category. The rest of the step is `compute`.
-void set_steps(Job& job, const std::vector<model::Interval>& steps);
+void set_steps(Job& job, const std::vector<model::TimeSpan>& steps);
 void set_shares(Job& job, std::initializer_list<std::pair<attribute::Category, double>> shares);
 
 struct LoaderJob {

@@ -40,7 +40,7 @@ void add_worker_trace(test::Job& job, trace::OpClass op_class, uint32_t mount_te
   worker.pid = 5000;
   worker.worker_of = 0;
   model::Thread thread;
-  for (const model::Batch& batch : job.process().passes[0].batches) {
+  for (const model::Batch& batch : job.process().epochs[0].batches) {
     thread.calls.push_back(
         {batch.fetch.begin, batch.fetch.end, 0, 0, model::kNone, 0, trace::OpClass::Fetch, 0});
     model::HostCall call{batch.fetch.begin + 1000, batch.fetch.begin + 9'000'000, 0, 0, 0, 0, op_class, 0};
@@ -50,8 +50,8 @@ void add_worker_trace(test::Job& job, trace::OpClass op_class, uint32_t mount_te
   }
   worker.threads = {thread};
   job.run.processes.push_back(worker);
-  for (model::LoaderPass& pass : job.process().passes)
-    for (model::Worker& of_pass : pass.workers) of_pass.process = 1;
+  for (model::LoaderEpoch& epoch : job.process().epochs)
+    for (model::Worker& of_epoch : epoch.workers) of_epoch.process = 1;
 }
 
 Diagnosis diagnose_job(const test::Job& job) {
@@ -120,7 +120,7 @@ TEST(InputRemoteStorage, IsReadingFromAMountOfAnotherMachine) {
     if (!finding) continue;
     EXPECT_NE(finding->title.find("nfs4"), std::string::npos);
     EXPECT_NE(finding->fix.summary.find("/data"), std::string::npos);
-    EXPECT_NE(finding->fix.summary.find("1.49 GiB a pass, about 2 s"), std::string::npos);
+    EXPECT_NE(finding->fix.summary.find("1.49 GiB an epoch, about 2 s"), std::string::npos);
   }
 }
 
@@ -130,36 +130,36 @@ TEST(InputRemoteStorage, IsReceivingFromSockets) {
   EXPECT_NE(find(diagnose_job(job), "input-remote-storage"), nullptr);
 }
 
-// 200 batches as two passes of 100; `second_io` is how long the second reads, against the first.
-test::Job two_passes(double second_io, uint64_t memory_bytes) {
+// 200 batches as two epochs of 100; `second_io` is how long the second reads, against the first.
+test::Job two_epochs(double second_io, uint64_t memory_bytes) {
   LoaderJob wanted = reading(8'000'000, 0);
   test::Job job = test::make_loader_job(wanted);
   model::Process& process = job.process();
-  model::LoaderPass second = process.passes[0];
-  process.passes[0].batches.resize(100);
+  model::LoaderEpoch second = process.epochs[0];
+  process.epochs[0].batches.resize(100);
   second.batches.erase(second.batches.begin(), second.batches.begin() + 100);
   for (model::Batch& batch : second.batches) batch.fetch_io_ns = model::Ns(9e6 * second_io);
   for (model::Batch& batch : second.batches) batch.fetch_blocked_ns = batch.fetch_io_ns;
   second.start.begin = second.start.end = second.batches[0].fetch.begin;
-  process.passes.push_back(second);
+  process.epochs.push_back(second);
   process.loaders[0].batches = 100;
-  model::Sample sample{};
+  model::MachineSample sample{};
   sample.time = second.start.begin;
   sample.memory_available_bytes = memory_bytes;
-  process.samples = {sample};
+  process.machine_samples = {sample};
   return job;
 }
 
 TEST(InputCacheable, IsReadingTheSameAgainBesideFreeMemory) {
   const Finding* finding = nullptr;
-  const Diagnosis diagnosis = diagnose_job(two_passes(1, 2'000'000'000));
+  const Diagnosis diagnosis = diagnose_job(two_epochs(1, 2'000'000'000));
   ASSERT_NE(finding = find(diagnosis, "input-cacheable"), nullptr);
   EXPECT_EQ(finding->fix.value, "763 MiB");  // 100 times 8 MB
 }
 
 TEST(InputCacheable, IsSilentWhereItDoesNotFitOrIsCachedAlready) {
-  EXPECT_EQ(find(diagnose_job(two_passes(1, 900'000'000)), "input-cacheable"), nullptr);
-  EXPECT_EQ(find(diagnose_job(two_passes(0.4, 2'000'000'000)), "input-cacheable"), nullptr);
+  EXPECT_EQ(find(diagnose_job(two_epochs(1, 900'000'000)), "input-cacheable"), nullptr);
+  EXPECT_EQ(find(diagnose_job(two_epochs(0.4, 2'000'000'000)), "input-cacheable"), nullptr);
 }
 
 // Training is so quick that it waits for as many workers as there are cores.

@@ -180,7 +180,7 @@ TEST(OwnLoaderThreads, CountsTheThreadsWhoseWorkFitsIntoAStep) {
   job.ranks[0].device_observed = true;
   model::Process& process = job.process();
   process.facts.clear();
-  std::vector<model::Interval> steps;
+  std::vector<model::TimeSpan> steps;
   model::Thread producer;
   producer.tid = 7;
   process.threads[0].calls.clear();

@@ -30,7 +30,7 @@ void sample(test::Job& job, const Machine& machine) {
   const Ns begin = job.rank().steps.front().step.begin, end = job.rank().steps.back().step.end;
   constexpr int kSamples = 8;
   for (int i = 0; i <= kSamples; ++i) {
-    model::Sample sample{};
+    model::MachineSample sample{};
     sample.time = begin + (end - begin) * i / kSamples;
     const double seconds = double(sample.time) / kSecond;
     const auto counted = [&](double rate) { return Ns(rate * seconds * kSecond); };
@@ -47,14 +47,14 @@ void sample(test::Job& job, const Machine& machine) {
     sample.swap_in_bytes = uint64_t(machine.swap_in_bytes * seconds);
     sample.memory_available_bytes = uint64_t(machine.available_bytes);
     sample.shm_used_bytes = uint64_t(machine.shm_used_bytes);
-    job.process().samples.push_back(sample);
+    job.process().machine_samples.push_back(sample);
   }
 }
 
 // Training that computes by itself: 400 steps of 10 ms.
 test::Job training(const Machine& machine, uint32_t cpus = 8) {
   test::Job job = test::make_loader_job({.workers = 0, .batches = 400});
-  job.process().passes.clear();
+  job.process().epochs.clear();
   job.process().cpu_count = cpus;
   test::set_shares(job, {});
   sample(job, machine);
@@ -156,7 +156,7 @@ TEST(MemoryPressureHost, FirstReadsOfMappedFilesAreNone) {
 
 TEST(ShmLimit, ComparesUseWithSize) {
   test::Job job = test::make_loader_job({.workers = 2, .batches = 400});
-  job.process().passes[0].workers.resize(2);
+  job.process().epochs[0].workers.resize(2);
   job.process().facts["shm_bytes"] = "67108864";
   sample(job, {.shm_used_bytes = 60e6});
   const Diagnosis diagnosis = diagnose_job(job);
@@ -191,7 +191,7 @@ Diagnosis diagnose_on_nodes(uint32_t cpu, int device_node) {
   test::Job job = test::make_device_job({{.device_us = 500}}, 100);
   test::set_shares(job, {{attribute::Category::CopyStaging, 0.2}});
   sample(job, {});
-  for (model::Sample& it : job.process().samples) it.cpu = cpu;
+  for (model::MachineSample& it : job.process().machine_samples) it.cpu = cpu;
   job.process().facts["numa_cpus"] = "0:0-3,8-11;1:4-7,12-15";
   job.process().device_samples.push_back({.numa_node = device_node});
   return diagnose_job(job);

@@ -110,7 +110,7 @@ TEST(MixedPrecision, IsPredictedBetweenMemoryAndThePublishedRate) {
   ASSERT_TRUE(finding->prediction);
   // 200 us stay; products of 800 us are 8 times faster, or, in eight waves of blocks, take
   // 2 * 12.6 * (1 / 128 + 1 / 64 + 1 / 1123) of it.
-  const predict::Range& speedup = finding->prediction->speedup;
+  const predict::Estimate& speedup = finding->prediction->speedup;
   constexpr double kRunToRun = 0.03;
   EXPECT_NEAR(speedup.high, 1000 / 300.0 / (1 - kRunToRun), 0.05);
   EXPECT_NEAR(speedup.low, 1000 / 690.0 / (1 + kRunToRun), 0.02);

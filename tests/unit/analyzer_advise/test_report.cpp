@@ -67,7 +67,7 @@ TEST(Json, AttributesEveryNanosecond) {
 TEST(Json, CountsTheWaitInEveryNextThatReturnedABatch) {
   Made made{test::make_loader_job({})};
   double wait_ns = 0;
-  for (const model::Batch& batch : made.job.process().passes[0].batches)
+  for (const model::Batch& batch : made.job.process().epochs[0].batches)
     wait_ns += double(batch.next.length());
   Json loader = json(made.report)["ranks"][0]["loaders"][0];
   EXPECT_NEAR(loader["wait_s"].get<double>(), wait_ns / 1e9, 1e-9);

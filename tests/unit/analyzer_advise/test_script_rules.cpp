@@ -31,7 +31,7 @@ struct CpuTraining {
                                          .service_ms = [](size_t) { return 1.0; },
                                          .think_ms = [](size_t) { return 9.0; }});
   CpuTraining() {
-    job.process().passes.clear();
+    job.process().epochs.clear();
     job.run.operations = {{"call", OpClass::Other}};
     test::set_shares(job, {});
   }
@@ -173,7 +173,7 @@ TEST(DebugLeftOn, KnowsTheCeilingOfLaunchesThatBlock) {
 TEST(StartupShare, NeedsAShareAndSeconds) {
   CpuTraining training;
   model::Process& process = training.job.process();
-  std::vector<model::Interval> later;
+  std::vector<model::TimeSpan> later;
   for (const attribute::StepAttribution& it : training.job.rank().steps)
     later.push_back({it.step.begin + 100 * kSecond, it.step.end + 100 * kSecond});
   test::set_steps(training.job, later);

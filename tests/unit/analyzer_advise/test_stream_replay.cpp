@@ -15,11 +15,11 @@ using trace::OpClass;
 
 constexpr size_t kSteps = 100;
 
-StreamRecording record(const std::vector<Action>& step) {
+StreamReplayInput record(const std::vector<Action>& step) {
   test::Job job = test::make_device_job(step, kSteps);
-  auto recording = record_streams(job.run, job.rank());
+  auto recording = extract_streams(job.run, job.rank());
   EXPECT_TRUE(recording);
-  return recording.value_or(StreamRecording{});
+  return recording.value_or(StreamReplayInput{});
 }
 
 void expect_replay(const std::vector<Action>& step) {
@@ -64,7 +64,7 @@ TEST(StreamReplay, ReproducesRandomSteps) {
 
 TEST(StreamReplay, LetsTheHostRunAheadWithoutItsSynchronisation) {
   std::vector<Action> step = {{.gap_us = 200, .device_us = 300}, kSync};
-  StreamRecording recording = record(step);
+  StreamReplayInput recording = record(step);
   drop_synchronisations(recording, [](const HostEvent& event) { return event.op_class == OpClass::Sync; });
   step.pop_back();
   double really = test::device_step_us(step, kSteps) / 1e3;
@@ -74,7 +74,7 @@ TEST(StreamReplay, LetsTheHostRunAheadWithoutItsSynchronisation) {
 TEST(StreamReplay, RemovesLaunchesButKeepsTheScriptsOwnWork) {
   std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
   step[0].gap_us = 1000;  // not dispatch: the script computes
-  StreamRecording recording = record(step);
+  StreamReplayInput recording = record(step);
   capture_launches(recording, {.longest_gap_ns = 100e3, .recurring_share = 0.5, .kernel_gap_ns = 1e3});
   double ms = replay(recording).step_ms;
   EXPECT_LT(ms, 1.3);
@@ -83,7 +83,7 @@ TEST(StreamReplay, RemovesLaunchesButKeepsTheScriptsOwnWork) {
 
 TEST(StreamReplay, KeepsWhatPreparingAGraphTakes) {
   const std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
-  StreamRecording recording = record(step);
+  StreamReplayInput recording = record(step);
   // The step's first launch stays: 12 us. Then 10 launches of 12 us, and a quarter of 49.
   capture_launches(
       recording, {.longest_gap_ns = 100e3, .recurring_share = 0.5, .kept_launches = 10, .kept_share = 0.25});
@@ -93,7 +93,7 @@ TEST(StreamReplay, KeepsWhatPreparingAGraphTakes) {
 
 TEST(StreamReplay, LeavesTheOptimizersLaunchesToTheHost) {
   constexpr size_t kLaunches = 50, kOfOptimizer = 10;
-  StreamRecording recording =
+  StreamReplayInput recording =
       record(std::vector<Action>(kLaunches, Action{.gap_us = 8, .cost_us = 4, .device_us = 3}));
   for (size_t i = 0; i < recording.ops.size(); ++i)
     recording.ops[i].is_of_optimizer = i % kLaunches >= kLaunches - kOfOptimizer;
@@ -111,7 +111,7 @@ TEST(StreamReplay, TellsALateHostFromTheScriptsOwnWorkByWhereItRecurs) {
   constexpr size_t kLaunches = 30, kOwn = 12;
   std::vector<Action> step(kLaunches, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
   step[kOwn].gap_us = 200;
-  StreamRecording recording = record(step);
+  StreamReplayInput recording = record(step);
   for (HostEvent& event : recording.events) {
     const size_t place = size_t(&event - recording.events.data()) % kLaunches;
     const size_t late = 1 + event.step * 7 % (kLaunches - 1);
@@ -119,7 +119,7 @@ TEST(StreamReplay, TellsALateHostFromTheScriptsOwnWorkByWhereItRecurs) {
   }
   const double all_ms = 0.012 + 0.2;  // the graph's launch and the own work, beside which the kernels run
   const double late_ms = 0.3 * (kLaunches - 2) / (kLaunches - 1);
-  StreamRecording expected = recording, slowest = recording;
+  StreamReplayInput expected = recording, slowest = recording;
   capture_launches(expected, {.longest_gap_ns = 100e3, .recurring_share = 0.5, .kernel_gap_ns = 0});
   capture_launches(slowest, {.longest_gap_ns = 100e3, .recurring_share = 0, .kernel_gap_ns = 0});
   EXPECT_NEAR(replay(expected).step_ms, all_ms, 0.05 * all_ms);
@@ -129,7 +129,7 @@ TEST(StreamReplay, TellsALateHostFromTheScriptsOwnWorkByWhereItRecurs) {
 TEST(StreamReplay, ScalesKernelsByWholeWaves) {
   test::Job job =
       test::make_device_job({{.device_us = 100, .blocks = 10}, {.device_us = 100, .blocks = 200}}, kSteps);
-  StreamRecording recording = *record_streams(job.run, job.rank());
+  StreamReplayInput recording = *extract_streams(job.run, job.rank());
   scale_batch(recording, 2, job.run, job.process().devices[0], resident_blocks);
   EXPECT_DOUBLE_EQ(recording.ops[0].duration_ns, 100e3);  // 20 blocks still fit beside each other
   EXPECT_DOUBLE_EQ(recording.ops[1].duration_ns, 200e3);  // 400 blocks on 200 places: two waves
@@ -138,7 +138,7 @@ TEST(StreamReplay, ScalesKernelsByWholeWaves) {
 TEST(StreamReplay, ScalesWeightGradientsInProportion) {
   test::Job job = test::make_device_job({{.device_us = 100, .blocks = 10}}, kSteps);
   for (model::Kernel& kernel : job.run.kernels) kernel.name = "xmma_wgrad_implicit_gemm_f32f32";
-  StreamRecording recording = *record_streams(job.run, job.rank());
+  StreamReplayInput recording = *extract_streams(job.run, job.rank());
   scale_batch(recording, 4, job.run, job.process().devices[0], resident_blocks);
   EXPECT_DOUBLE_EQ(recording.ops[0].duration_ns, 400e3);
 }
@@ -154,7 +154,7 @@ TEST(StreamReplay, TakesAWaitForAThreadThatLaunchesForNoWaitForData) {
     process.threads[0].calls.push_back(
         {step.step.begin, step.step.end, 0, 0, model::kNone, 0, trace::OpClass::Wait, 0});
   for (model::DeviceOp& op : process.devices[0].operations) op.launch_thread = 1;
-  auto recording = predict::record_streams(job.run, job.rank());
+  auto recording = predict::extract_streams(job.run, job.rank());
   ASSERT_TRUE(recording);
   const double recorded_ms = predict::replay(*recording).step_ms;
   EXPECT_NEAR(recorded_ms, 0.24, 0.24 * 0.03);
@@ -166,7 +166,7 @@ TEST(StreamReplay, TakesAWaitForAThreadThatLaunchesForNoWaitForData) {
 // The launches of a host that is far ahead wait for the device, and no longer once it is faster.
 TEST(StreamReplay, DoesNotTakeAFullQueueForTheHostsOwnTime) {
   test::Job job = test::make_device_job(std::vector<Action>(10, {.cost_us = 5, .device_us = 100}), 400);
-  auto recording = record_streams(job.run, job.rank());
+  auto recording = extract_streams(job.run, job.rank());
   ASSERT_TRUE(recording);
   EXPECT_NEAR(replay(*recording).step_ms, 1, 0.02);
   for (StreamOp& op : recording->ops) op.duration_ns /= 4;
@@ -183,8 +183,8 @@ class FedByTwoWorkers {
     process.devices[0].operations.resize(kSteps);
     process.loaders.resize(1);
     process.loaders[0].num_workers = kWorkers;
-    model::LoaderPass& pass = process.passes.emplace_back();
-    pass.workers.resize(kWorkers);
+    model::LoaderEpoch& epoch = process.epochs.emplace_back();
+    epoch.workers.resize(kWorkers);
     double free_ms[kWorkers] = {};
     for (size_t i = 0; i < kSteps; ++i) {
       const double begun = now_ms_, sent = i < kAhead ? 0 : taken_ms_[i - kAhead];
@@ -192,7 +192,7 @@ class FedByTwoWorkers {
                    made = free_ms[i % kWorkers] = fetch + kFetchMs;
       const double taken = taken_ms_.emplace_back(std::max(now_ms_, made) + kTakeMs);
       now_ms_ = taken + device_ms;
-      model::Batch& batch = pass.batches.emplace_back();
+      model::Batch& batch = epoch.batches.emplace_back();
       batch.index = uint32_t(i);
       batch.worker = i % kWorkers;
       batch.sent = at(sent);
@@ -222,12 +222,12 @@ class FedByTwoWorkers {
   }
   double now_ms_ = 0;
   std::vector<double> taken_ms_;
-  std::vector<model::Interval> steps_;
+  std::vector<model::TimeSpan> steps_;
 };
 
 TEST(StreamReplay, KnowsThatEachWorkerMakesOneBatchAtATime) {
   FedByTwoWorkers job(41);
-  auto recording = record_streams(job.job.run, job.job.rank());
+  auto recording = extract_streams(job.job.run, job.job.rank());
   ASSERT_TRUE(recording);
   EXPECT_NEAR(replay(*recording).step_ms, job.step_ms(), 0.01 * job.step_ms());
   const double factor = 0.25;
@@ -242,7 +242,7 @@ TEST(StreamReplay, MeasuresStepsOfAHostThatRunsAheadWithTheirWork) {
   attribute::StepAttribution& last = job.rank().steps.back();
   last.step.end = last.step.begin + 5000;  // as the host sees it
   test::set_shares(job, {});
-  auto recording = predict::record_streams(job.run, job.rank());
+  auto recording = predict::extract_streams(job.run, job.rank());
   ASSERT_TRUE(recording);
   EXPECT_LT(job.rank().mean_step_ms(), 0.01);
   EXPECT_NEAR(recording->measured_step_ms, 0.5, 0.01);

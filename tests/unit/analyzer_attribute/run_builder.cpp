@@ -8,8 +8,8 @@
 namespace gpuwatch::test {
 
 using model::HostCall;
-using model::Interval;
 using model::Ns;
+using model::TimeSpan;
 using trace::OpClass;
 using trace::RecordKind;
 
@@ -63,7 +63,7 @@ void RunBuilder::cpu(uint32_t thread, OpClass op_class, Ns begin, Ns end, Ns run
   details.emplace_back(0, static_cast<uint64_t>(run_delay_ns), 0, 0);
 }
 
-void RunBuilder::kernel(uint32_t thread, Interval launch, Interval device, uint16_t stream,
+void RunBuilder::kernel(uint32_t thread, TimeSpan launch, TimeSpan device, uint16_t stream,
                         bool is_communication) {
   CopyShape shape;
   shape.stream = stream + 1;
@@ -73,7 +73,7 @@ void RunBuilder::kernel(uint32_t thread, Interval launch, Interval device, uint1
   process().devices[0].operations.back().correlation = next_correlation_++;
 }
 
-void RunBuilder::copy(uint32_t thread, Interval host, Interval device, const CopyShape& shape,
+void RunBuilder::copy(uint32_t thread, TimeSpan host, TimeSpan device, const CopyShape& shape,
                       uint16_t stream) {
   cuda(thread, OpClass::Copy, host.begin, host.end, shape);
   device_op(shape.kind, device, stream);
@@ -84,7 +84,7 @@ void RunBuilder::copy(uint32_t thread, Interval host, Interval device, const Cop
   op.flags = shape.pageable ? trace::kSourcePageable : 0;
 }
 
-void RunBuilder::device_op(RecordKind kind, Interval time, uint16_t stream, bool is_communication) {
+void RunBuilder::device_op(RecordKind kind, TimeSpan time, uint16_t stream, bool is_communication) {
   model::DeviceOp op{};
   op.begin = time.begin;
   op.end = time.end;

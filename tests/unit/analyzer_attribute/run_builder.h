@@ -36,11 +36,11 @@ class RunBuilder {
             const CopyShape& shape = {}, const std::string& name = "");
   void cpu(uint32_t thread, trace::OpClass op_class, model::Ns begin, model::Ns end, model::Ns run_delay_ns);
   // A launch call and the kernel that it starts.
-  void kernel(uint32_t thread, model::Interval launch, model::Interval device, uint16_t stream = 0,
+  void kernel(uint32_t thread, model::TimeSpan launch, model::TimeSpan device, uint16_t stream = 0,
               bool is_communication = false);
-  void copy(uint32_t thread, model::Interval call, model::Interval device, const CopyShape& shape,
+  void copy(uint32_t thread, model::TimeSpan call, model::TimeSpan device, const CopyShape& shape,
             uint16_t stream = 0);
-  void device_op(trace::RecordKind kind, model::Interval time, uint16_t stream,
+  void device_op(trace::RecordKind kind, model::TimeSpan time, uint16_t stream,
                  bool is_communication = false);
 
   // Attribution with steps that end at the given times; the first begins at `begin`.

@@ -7,21 +7,21 @@ namespace gpuwatch::attribute {
 namespace {
 
 using model::Batch;
-using model::Interval;
 using model::Ns;
+using model::TimeSpan;
 
 // Two workers whose fetches use `cpu_ns` of CPU time and delay, and a consumer that takes their batches.
 model::Process process_with(std::vector<Batch> batches, uint32_t cpus) {
   model::Process process;
   process.cpu_count = cpus;
   process.loaders.resize(1);
-  model::LoaderPass& pass = process.passes.emplace_back();
-  pass.workers.resize(2);
-  pass.batches = std::move(batches);
+  model::LoaderEpoch& epoch = process.epochs.emplace_back();
+  epoch.workers.resize(2);
+  epoch.batches = std::move(batches);
   return process;
 }
 
-Batch fetched(uint32_t worker, Interval fetch, Interval next, Ns cpu_ns, Ns delay_ns) {
+Batch fetched(uint32_t worker, TimeSpan fetch, TimeSpan next, Ns cpu_ns, Ns delay_ns) {
   Batch batch;
   batch.worker = worker;
   batch.fetch = fetch;

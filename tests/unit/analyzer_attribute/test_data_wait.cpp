@@ -24,15 +24,15 @@ class DataWaitTest : public ::testing::Test, public RunBuilder {
     loader.num_workers = 2;
     loader.thread = main_;
     process().loaders.push_back(loader);
-    model::LoaderPass pass;
-    pass.workers = {{0, 100, model::kNone, us(-5000)}, {1, 101, model::kNone, us(-5000)}};
-    process().passes.push_back(pass);
+    model::LoaderEpoch epoch;
+    epoch.workers = {{0, 100, model::kNone, us(-5000)}, {1, 101, model::kNone, us(-5000)}};
+    process().epochs.push_back(epoch);
     call(main_, OpClass::LoaderNext, 0, us(1000), "", 7, 1);
     batches().resize(2);  // one that came before, and the one waited for
     batches()[0] = batch(0, us(-900), {us(-800), us(-500)}, us(-400), {us(-300), us(-200)});
   }
 
-  static Batch batch(uint32_t worker, Ns sent, model::Interval fetch, Ns received, model::Interval next) {
+  static Batch batch(uint32_t worker, Ns sent, model::TimeSpan fetch, Ns received, model::TimeSpan next) {
     Batch result;
     result.worker = worker;
     result.sent = sent;
@@ -42,15 +42,15 @@ class DataWaitTest : public ::testing::Test, public RunBuilder {
     return result;
   }
 
-  std::vector<Batch>& batches() { return process().passes[0].batches; }
-  model::LoaderPass& pass() { return process().passes[0]; }
+  std::vector<Batch>& batches() { return process().epochs[0].batches; }
+  model::LoaderEpoch& epoch() { return process().epochs[0]; }
   RankAttribution result() { return attribute(0, {us(1100)}); }
 
   uint32_t main_ = thread("main");
 };
 
 TEST_F(DataWaitTest, StagesOfABatch) {
-  pass().workers[0].start = us(50);
+  epoch().workers[0].start = us(50);
   batches()[1] = batch(0, us(100), {us(150), us(800)}, us(900), {0, us(1000)});
   batches()[1].fetch_blocked_ns = us(100);
   batches()[1].fetch_run_delay_ns = us(55);  // over 550 us of transforming and collating
@@ -133,7 +133,7 @@ TEST_F(DataWaitTest, ReadsAreTakenWhereTheyHappened) {
   add(OpClass::Fetch, us(-500), us(500));
   add(OpClass::Read, us(-400), us(100));
   add(OpClass::Collate, us(450), us(500));
-  pass().workers[0].process = 1;
+  epoch().workers[0].process = 1;
   batches()[1] = batch(0, us(-600), {us(-500), us(500)}, us(500), {0, us(500)});
   process().threads[main_].calls[0].end = us(500);
   batches()[1].fetch_blocked_ns = us(500);
@@ -148,7 +148,7 @@ TEST_F(DataWaitTest, ReadsAreTakenWhereTheyHappened) {
 
 TEST_F(DataWaitTest, ReadsTooShortToBeRecordedArePartOfTheWork) {
   process().loaders[0].num_workers = 0;
-  pass().workers.clear();
+  epoch().workers.clear();
   call(main_, OpClass::Fetch, 0, us(1000));
   call(main_, OpClass::Read, us(100), us(300));
   batches()[0].worker = model::kNone;
@@ -164,7 +164,7 @@ TEST_F(DataWaitTest, ReadsTooShortToBeRecordedArePartOfTheWork) {
 
 TEST_F(DataWaitTest, PagesThatHadToBeReadAreReading) {
   process().loaders[0].num_workers = 0;
-  pass().workers.clear();
+  epoch().workers.clear();
   call(main_, OpClass::Fetch, 0, us(1000));
   call(main_, OpClass::Sleep, us(100), us(300));
   batches()[0].worker = model::kNone;
@@ -179,7 +179,7 @@ TEST_F(DataWaitTest, PagesThatHadToBeReadAreReading) {
 TEST_F(DataWaitTest, AWorkerWaitsForItsOwnLock) {
   process().facts["python"] = "3.11.2";
   process().loaders[0].num_workers = 0;
-  pass().workers.clear();
+  epoch().workers.clear();
   call(main_, OpClass::Fetch, 0, us(1000));
   call(main_, OpClass::Collate, us(500), us(1000));
   call(main_, OpClass::Wait, us(600), us(700), "pthread_cond_timedwait");
@@ -193,7 +193,7 @@ TEST_F(DataWaitTest, AWorkerWaitsForItsOwnLock) {
 TEST_F(DataWaitTest, WithoutWorkersTheBatchIsMadeInsideNext) {
   process().loaders[0].num_workers = 0;
   process().loaders[0].pin_memory = 1;
-  pass().workers.clear();
+  epoch().workers.clear();
   call(main_, OpClass::Fetch, us(10), us(900));
   call(main_, OpClass::Read, us(100), us(400));
   call(main_, OpClass::Collate, us(800), us(900));

@@ -13,8 +13,8 @@ namespace {
 
 using attribute::Category;
 using attribute::RankAttribution;
-using model::Interval;
 using model::Ns;
+using model::TimeSpan;
 using trace::OpClass;
 using trace::RecordKind;
 
@@ -35,7 +35,7 @@ class RandomRun : public test::RunBuilder {
 
   uint32_t below(uint32_t limit) { return static_cast<uint32_t>(random_() % limit); }
   Ns time() { return static_cast<Ns>(below(1200)) - 100; }
-  Interval interval(uint32_t longest) {
+  TimeSpan interval(uint32_t longest) {
     const Ns begin = time();
     return {begin, begin + below(longest)};
   }
@@ -50,7 +50,7 @@ class RandomRun : public test::RunBuilder {
   void add_call(uint32_t thread) {
     const auto& classes = trace::EnumValuesOpClass();
     const OpClass op_class = classes[below(std::size(classes))];
-    const Interval when = interval(300);
+    const TimeSpan when = interval(300);
     if (feeds(op_class)) {
       const RecordKind kind = below(2) ? RecordKind::CopyH2D : RecordKind::CopyD2H;
       cuda(thread, op_class, when.begin, when.end, {kind, below(1 << 20), below(2) == 1, below(3)});
@@ -85,8 +85,8 @@ class RandomRun : public test::RunBuilder {
     loader.pin_memory = static_cast<int>(below(2));
     loader.in_order = static_cast<int>(below(2));
     process().loaders.push_back(loader);
-    model::LoaderPass pass;
-    for (uint32_t i = below(4); i > 0; --i) pass.workers.push_back({i, i, model::kNone, time()});
+    model::LoaderEpoch epoch;
+    for (uint32_t i = below(4); i > 0; --i) epoch.workers.push_back({i, i, model::kNone, time()});
     for (uint32_t i = below(12); i > 0; --i) {
       model::Batch batch;
       batch.worker = below(5);
@@ -98,15 +98,15 @@ class RandomRun : public test::RunBuilder {
       batch.received = below(3) ? time() : 0;
       batch.next = interval(200);
       call(0, OpClass::LoaderNext, batch.next.begin, batch.next.end, "", 0, 0);
-      pass.batches.push_back(batch);
+      epoch.batches.push_back(batch);
     }
-    process().passes.push_back(pass);
+    process().epochs.push_back(epoch);
   }
 
   std::mt19937 random_;
 };
 
-Ns covered(const std::vector<model::DeviceOp>& operations, Interval window) {
+Ns covered(const std::vector<model::DeviceOp>& operations, TimeSpan window) {
   Ns sum = 0;
   for (Ns time = window.begin; time < window.end; ++time) {
     for (const model::DeviceOp& op : operations) {

@@ -106,7 +106,7 @@ TEST(Sweep, AgreesWithLookingAtEachNanosecond) {
     }
     std::stable_sort(operations.begin(), operations.end(),
                      [](const DeviceOp& a, const DeviceOp& b) { return a.begin < b.begin; });
-    const model::Interval window{static_cast<Ns>(random() % 20), 60 + static_cast<Ns>(random() % 60)};
+    const model::TimeSpan window{static_cast<Ns>(random() % 20), 60 + static_cast<Ns>(random() % 60)};
     Ns time = window.begin;
     for (const DeviceSegment& segment : attribute::sweep(operations, kernels(), window)) {
       ASSERT_EQ(segment.begin, time) << "seed " << seed;

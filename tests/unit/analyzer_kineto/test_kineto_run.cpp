@@ -146,11 +146,11 @@ TEST_F(KinetoRunTest, WaitsForDataAreTheLoaders) {
   ASSERT_EQ(process.loaders.size(), 1);
   EXPECT_EQ(process.loaders[0].num_workers, 0);
   EXPECT_EQ(process.threads[process.loaders[0].thread].tid, 50);
-  ASSERT_EQ(process.passes.size(), 1);
-  ASSERT_EQ(process.passes[0].batches.size(), 2);
-  EXPECT_EQ(process.passes[0].batches[0].next.length(), 2'000);
-  EXPECT_EQ(process.passes[0].batches[1].next.length(), 9'000);
-  EXPECT_EQ(process.passes[0].batches[1].fetch.length(), 0);  // what it did meanwhile is not known
+  ASSERT_EQ(process.epochs.size(), 1);
+  ASSERT_EQ(process.epochs[0].batches.size(), 2);
+  EXPECT_EQ(process.epochs[0].batches[0].next.length(), 2'000);
+  EXPECT_EQ(process.epochs[0].batches[1].next.length(), 9'000);
+  EXPECT_EQ(process.epochs[0].batches[1].fetch.length(), 0);  // what it did meanwhile is not known
 }
 
 TEST_F(KinetoRunTest, OneEventFarAwayMovesNothing) {

@@ -11,7 +11,7 @@ namespace {
 TEST(CpuTime, IsTheLeastWhereWorkersEnded) {
   Process process;
   for (const auto& [second, own_s, children_s] : {std::tuple{0, 1, 0}, {1, 2, 3}, {2, 3, 1}, {3, 4, 2}}) {
-    Sample& sample = process.samples.emplace_back();
+    MachineSample& sample = process.machine_samples.emplace_back();
     sample.time = second * 1'000'000'000ll;
     sample.cpu_ns = own_s * 1'000'000'000ll;
     sample.children_cpu_ns = children_s * 1'000'000'000ll;

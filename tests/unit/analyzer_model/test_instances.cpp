@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Entries of one DataLoader: one loader where its passes follow each other, several where they alternate.
+// Entries of one DataLoader: one loader where its epochs follow each other, several where they alternate.
 #include "analyzer/model/instances.h"
 
 #include <gtest/gtest.h>

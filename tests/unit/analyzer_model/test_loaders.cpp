@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A small model of PyTorch's loader writes traces; the passes that are rebuilt from them must be what it did.
+// A small model of PyTorch's loader writes traces; the epochs that are rebuilt from them must be what it did.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,9 +19,9 @@ constexpr uint32_t kConsumerPid = 100;
 
 struct Truth {
   uint32_t worker;
-  Interval fetch;
+  TimeSpan fetch;
   Ns received, sent;
-  Interval next;
+  TimeSpan next;
 };
 
 class LoadersTest : public test::RunTest {
@@ -57,11 +57,11 @@ class LoadersTest : public test::RunTest {
     slots.host(fetch_, begin, begin + length, 0, ordinal, trace::CpuDetail(length / 2, 300, 0, 1));
   }
 
-  // One pass of `batches` over workers with prefetch 2, in order. Worker w takes (w + 1) ms for a batch,
+  // One epoch of `batches` over workers with prefetch 2, in order. Worker w takes (w + 1) ms for a batch,
   // batch 4 takes 20 ms; the consumer computes for 2 ms. Continues at `clock` and appends to the given
   // records.
-  std::vector<Truth> pass(uint64_t& clock, uint32_t loader, uint32_t batches, std::vector<Slots>& workers,
-                          Slots& consumer, std::vector<uint32_t>& ordinals) {
+  std::vector<Truth> epoch(uint64_t& clock, uint32_t loader, uint32_t batches, std::vector<Slots>& workers,
+                           Slots& consumer, std::vector<uint32_t>& ordinals) {
     const uint32_t count = static_cast<uint32_t>(workers.size());
     std::vector<Truth> truth(batches);
     std::vector<uint64_t> free_at(count, clock);
@@ -100,16 +100,16 @@ class LoadersTest : public test::RunTest {
     return truth;
   }
 
-  void expect(const Process& process, size_t pass_index, const std::vector<Truth>& truth) {
-    ASSERT_GT(process.passes.size(), pass_index);
-    const auto& pass = process.passes[pass_index];
-    ASSERT_EQ(pass.batches.size(), truth.size());
+  void expect(const Process& process, size_t epoch_index, const std::vector<Truth>& truth) {
+    ASSERT_GT(process.epochs.size(), epoch_index);
+    const auto& epoch = process.epochs[epoch_index];
+    ASSERT_EQ(epoch.batches.size(), truth.size());
     for (uint32_t i = 0; i < truth.size(); ++i) {
       SCOPED_TRACE(i);
-      const auto& batch = pass.batches[i];
+      const auto& batch = epoch.batches[i];
       EXPECT_EQ(batch.index, i);
-      ASSERT_LT(batch.worker, pass.workers.size());
-      EXPECT_EQ(pass.workers[batch.worker].index, truth[i].worker);
+      ASSERT_LT(batch.worker, epoch.workers.size());
+      EXPECT_EQ(epoch.workers[batch.worker].index, truth[i].worker);
       EXPECT_EQ(batch.fetch.begin, truth[i].fetch.begin);
       EXPECT_EQ(batch.fetch.end, truth[i].fetch.end);
       EXPECT_EQ(batch.sent, truth[i].sent);
@@ -141,7 +141,7 @@ TEST_F(LoadersTest, ThreeWorkersFourPassesEachWithNewProcesses) {
       trace_.worker(900, w, 200 + ordinal + w);
       workers[w].host(worker_start_, clock + 500, clock + 500, 900, w);
     }
-    truth.push_back(pass(clock, 900, 20, workers, consumer, ordinals));
+    truth.push_back(epoch(clock, 900, 20, workers, consumer, ordinals));
     for (uint32_t w = 0; w < 3; ++w) trace_.thread(ordinal + w, 200 + ordinal + w, workers[w]);
     ordinal += 3;
     EXPECT_GT(clock, began);
@@ -149,12 +149,12 @@ TEST_F(LoadersTest, ThreeWorkersFourPassesEachWithNewProcesses) {
   trace_.thread(0, kConsumerPid, consumer);
   const auto run = build(trace_);
   const auto& process = run.processes[0];
-  ASSERT_EQ(process.passes.size(), 4u);
+  ASSERT_EQ(process.epochs.size(), 4u);
   for (size_t p = 0; p < 4; ++p) {
     SCOPED_TRACE(p);
     expect(process, p, truth[p]);
-    EXPECT_EQ(process.passes[p].workers[1].pid, 200 + 3 * p + 2);
-    EXPECT_GT(process.passes[p].workers[1].start, process.passes[p].start.begin);
+    EXPECT_EQ(process.epochs[p].workers[1].pid, 200 + 3 * p + 2);
+    EXPECT_GT(process.epochs[p].workers[1].start, process.epochs[p].start.begin);
   }
   EXPECT_EQ(process.loaders[0].thread, 0u);
   for (size_t i = 1; i < run.processes.size(); ++i) {
@@ -164,7 +164,7 @@ TEST_F(LoadersTest, ThreeWorkersFourPassesEachWithNewProcesses) {
   EXPECT_TRUE(process.is_rank());
 }
 
-TEST_F(LoadersTest, PersistentWorkersServeSeveralPasses) {
+TEST_F(LoadersTest, PersistentWorkersServeSeveralEpochs) {
   trace_.loader({.id = 900, .num_workers = 2});
   std::vector<Slots> workers(2);
   std::vector<uint32_t> ordinals(2, 0);
@@ -177,7 +177,7 @@ TEST_F(LoadersTest, PersistentWorkersServeSeveralPasses) {
   std::vector<std::vector<Truth>> truth;
   for (int p = 0; p < 3; ++p) {
     std::fill(ordinals.begin(), ordinals.end(), 0);
-    truth.push_back(pass(clock, 900, 7, workers, consumer, ordinals));
+    truth.push_back(epoch(clock, 900, 7, workers, consumer, ordinals));
   }
   trace_.thread(0, kConsumerPid, consumer);
   for (uint32_t w = 0; w < 2; ++w) trace_.thread(1 + w, 201 + w, workers[w]);
@@ -193,14 +193,14 @@ TEST_F(LoadersTest, APassThatWasLeftEarlyDoesNotShiftTheNextOne) {
   const auto send = [&](uint64_t at, uint32_t i) {
     consumer.host(sent_, at, at, 900, i, trace::CallDetail(0, 0, 0, 255, 0, 0));
   };
-  // Pass one: three indices out, one batch taken, then `break`. The worker works all three off.
+  // Epoch one: three indices out, one batch taken, then `break`. The worker works all three off.
   consumer.host(start_, 1 * kMs, 2 * kMs, 900, 0);
   send(1 * kMs + 1, 0), send(1 * kMs + 2, 1), send(9 * kMs, 2);
   record_fetch(worker, 3 * kMs, 4 * kMs, 0);
   consumer.host(next_, 2 * kMs, 9 * kMs, 900, 0);
   record_fetch(worker, 7 * kMs, 4 * kMs, 1);
   record_fetch(worker, 11 * kMs, 4 * kMs, 2);
-  // Pass two resets the iterator, which waits for the worker.
+  // Epoch two resets the iterator, which waits for the worker.
   consumer.host(start_, 12 * kMs, 17 * kMs, 900, 1);
   send(16 * kMs, 0), send(16 * kMs + 1, 1);
   record_fetch(worker, 18 * kMs, 4 * kMs, 0);
@@ -209,17 +209,17 @@ TEST_F(LoadersTest, APassThatWasLeftEarlyDoesNotShiftTheNextOne) {
   trace_.thread(0, kConsumerPid, consumer);
   trace_.thread(1, 201, worker);
   const auto run = build(trace_);
-  const auto& passes = run.processes[0].passes;
-  ASSERT_EQ(passes.size(), 2u);
-  EXPECT_EQ(passes[0].batches.at(2).fetch.begin, static_cast<Ns>(11 * kMs));
-  EXPECT_EQ(passes[1].batches.at(0).fetch.begin, static_cast<Ns>(18 * kMs));
-  EXPECT_EQ(passes[1].batches.at(1).fetch.begin, static_cast<Ns>(22 * kMs));
+  const auto& epochs = run.processes[0].epochs;
+  ASSERT_EQ(epochs.size(), 2u);
+  EXPECT_EQ(epochs[0].batches.at(2).fetch.begin, static_cast<Ns>(11 * kMs));
+  EXPECT_EQ(epochs[1].batches.at(0).fetch.begin, static_cast<Ns>(18 * kMs));
+  EXPECT_EQ(epochs[1].batches.at(1).fetch.begin, static_cast<Ns>(22 * kMs));
 }
 
 TEST_F(LoadersTest, ABatchIsPinnedForThePassThatAskedForIt) {
   trace_.loader({.id = 900, .num_workers = 1});
   Slots consumer, pinning;
-  const auto pass = [&](uint64_t at, uint32_t number) {
+  const auto epoch = [&](uint64_t at, uint32_t number) {
     consumer.host(start_, at, at + 10, 900, number);
     for (uint32_t i = 0; i < 2; ++i) {
       consumer.host(sent_, at + i, at + i, 900, i, trace::CallDetail(0, 0, 0, 255, 0, 0));
@@ -229,16 +229,16 @@ TEST_F(LoadersTest, ABatchIsPinnedForThePassThatAskedForIt) {
   pinning.host(pin_, 2 * kMs, 3 * kMs, 900, 0).host(pin_, 12 * kMs, 13 * kMs, 900, 1);
   pinning.host(pin_, 22 * kMs, 23 * kMs, 900, 0).host(pin_, 24 * kMs, 25 * kMs, 900, 7);
   pinning.host(pin_, 26 * kMs, 27 * kMs, 901, 1).host(pin_, 28 * kMs, 29 * kMs, 900, 1, trace::kFailed);
-  pass(1 * kMs, 0);
-  pass(20 * kMs, 1);
+  epoch(1 * kMs, 0);
+  epoch(20 * kMs, 1);
   trace_.thread(0, kConsumerPid, consumer);
   trace_.thread(0, kConsumerPid + 1, pinning);
-  const auto passes = build(trace_).processes[0].passes;
-  ASSERT_EQ(passes.size(), 2u);
-  EXPECT_EQ(passes[0].batches.at(0).pinned.begin, static_cast<Ns>(2 * kMs));
-  EXPECT_EQ(passes[0].batches.at(1).pinned.end, static_cast<Ns>(13 * kMs)) << "taken after the break";
-  EXPECT_EQ(passes[1].batches.at(0).pinned.begin, static_cast<Ns>(22 * kMs));
-  EXPECT_EQ(passes[1].batches.at(1).pinned.length(), 0) << "it failed";
+  const auto epochs = build(trace_).processes[0].epochs;
+  ASSERT_EQ(epochs.size(), 2u);
+  EXPECT_EQ(epochs[0].batches.at(0).pinned.begin, static_cast<Ns>(2 * kMs));
+  EXPECT_EQ(epochs[0].batches.at(1).pinned.end, static_cast<Ns>(13 * kMs)) << "taken after the break";
+  EXPECT_EQ(epochs[1].batches.at(0).pinned.begin, static_cast<Ns>(22 * kMs));
+  EXPECT_EQ(epochs[1].batches.at(1).pinned.length(), 0) << "it failed";
 }
 
 TEST_F(LoadersTest, ALostFetchRecordLeavesAHoleAndNoShift) {
@@ -253,7 +253,7 @@ TEST_F(LoadersTest, ALostFetchRecordLeavesAHoleAndNoShift) {
   }
   trace_.thread(0, kConsumerPid, consumer);
   trace_.thread(1, 201, worker);
-  const auto batches = build(trace_).processes[0].passes.at(0).batches;
+  const auto batches = build(trace_).processes[0].epochs.at(0).batches;
   EXPECT_EQ(batches[0].fetch.begin, static_cast<Ns>(3 * kMs));
   EXPECT_EQ(batches[1].fetch.begin, 0);
   EXPECT_EQ(batches[2].fetch.begin, static_cast<Ns>(11 * kMs));
@@ -274,7 +274,7 @@ TEST_F(LoadersTest, AnExhaustedIterableLeavesNoBatch) {
   consumer.host(received_, 7 * kMs, 7 * kMs, 900, 2, trace::kFailed);
   trace_.thread(0, kConsumerPid, consumer);
   trace_.thread(1, 201, worker);
-  const auto batches = build(trace_).processes[0].passes.at(0).batches;
+  const auto batches = build(trace_).processes[0].epochs.at(0).batches;
   ASSERT_EQ(batches.size(), 2u);
   EXPECT_EQ(batches[1].fetch.begin, static_cast<Ns>(4 * kMs));
 }
@@ -290,15 +290,15 @@ TEST_F(LoadersTest, WithoutWorkersTheConsumerFetches) {
   }
   trace_.thread(0, kConsumerPid, consumer);
   const auto run = build(trace_);
-  const auto& pass = run.processes[0].passes.at(0);
-  ASSERT_EQ(pass.batches.size(), 5u);
-  EXPECT_TRUE(pass.workers.empty());
+  const auto& epoch = run.processes[0].epochs.at(0);
+  ASSERT_EQ(epoch.batches.size(), 5u);
+  EXPECT_TRUE(epoch.workers.empty());
   for (uint32_t i = 0; i < 5; ++i) {
-    EXPECT_EQ(pass.batches[i].worker, kNone);
-    EXPECT_EQ(pass.batches[i].fetch.begin, static_cast<Ns>((10 + 20 * i) * kMs + 1000));
-    EXPECT_EQ(pass.batches[i].fetch.length(), static_cast<Ns>(8 * kMs));
-    EXPECT_EQ(pass.batches[i].fetch_blocked_ns, 1000);
-    EXPECT_EQ(pass.batches[i].sent, 0);
+    EXPECT_EQ(epoch.batches[i].worker, kNone);
+    EXPECT_EQ(epoch.batches[i].fetch.begin, static_cast<Ns>((10 + 20 * i) * kMs + 1000));
+    EXPECT_EQ(epoch.batches[i].fetch.length(), static_cast<Ns>(8 * kMs));
+    EXPECT_EQ(epoch.batches[i].fetch_blocked_ns, 1000);
+    EXPECT_EQ(epoch.batches[i].sent, 0);
   }
 }
 
@@ -315,7 +315,7 @@ TEST_F(LoadersTest, ASpawnedWorkerIsFoundInItsOwnFile) {
   const auto fetch = other.operation("fetch", OpClass::Fetch);
   other.thread(0, 777, Slots().host(fetch, 3 * kMs, 8 * kMs, 0, 0));
   const auto run = build(trace_, other);
-  EXPECT_EQ(run.processes[0].passes.at(0).batches.at(0).fetch.begin, static_cast<Ns>(3 * kMs));
+  EXPECT_EQ(run.processes[0].epochs.at(0).batches.at(0).fetch.begin, static_cast<Ns>(3 * kMs));
   EXPECT_EQ(run.processes[1].parent, 0u);
   EXPECT_EQ(run.processes[1].worker_of, 0u);
 }
@@ -336,7 +336,7 @@ TEST_F(LoadersTest, WithoutIndicesRoundRobinIsAssumed) {
   for (uint32_t w = 0; w < 2; ++w) trace_.thread(1 + w, 201 + w, workers[w]);
   const auto run = build(trace_);
   for (uint32_t i = 0; i < 6; ++i) {
-    EXPECT_EQ(run.processes[0].passes.at(0).batches.at(i).fetch.begin, static_cast<Ns>((10 + 10 * i) * kMs));
+    EXPECT_EQ(run.processes[0].epochs.at(0).batches.at(i).fetch.begin, static_cast<Ns>((10 + 10 * i) * kMs));
   }
 }
 
@@ -349,7 +349,7 @@ TEST_F(LoadersTest, HostileIndicesCostNoMemory) {
   }
   trace_.thread(0, kConsumerPid, consumer);
   const auto run = build(trace_);
-  EXPECT_EQ(run.processes[0].passes.size(), 101u);
+  EXPECT_EQ(run.processes[0].epochs.size(), 101u);
 }
 
 }  // namespace

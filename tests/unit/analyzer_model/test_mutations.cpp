@@ -120,7 +120,7 @@ TEST_F(MutationTest, TheUnharmedTraceIsComplete) {
   const auto run = build_run(io::find_traces({directory_.path().string()}));
   EXPECT_TRUE(run.damage.empty());
   EXPECT_EQ(run.kernels_matched, 30u);
-  EXPECT_EQ(run.processes[0].passes.at(0).batches.size(), 30u);
+  EXPECT_EQ(run.processes[0].epochs.at(0).batches.size(), 30u);
   EXPECT_EQ(find_steps(run, run.processes[0]).steps.size(), 30u);
 }
 
@@ -145,9 +145,9 @@ TEST_F(MutationTest, DamagedTracesAreReadOrRefused) {
             ASSERT_LT(call.operation, run.operations.size());
           }
         }
-        for (const auto& pass : process.passes) {
-          for (const auto& batch : pass.batches)
-            ASSERT_TRUE(batch.worker == kNone || batch.worker < pass.workers.size());
+        for (const auto& epoch : process.epochs) {
+          for (const auto& batch : epoch.batches)
+            ASSERT_TRUE(batch.worker == kNone || batch.worker < epoch.workers.size());
         }
       }
       ++(run.damage.empty() ? unharmed : damaged);

@@ -121,10 +121,10 @@ class Activity : public testing::Test {
                  {6, in(kLibrary, "importlib/x.py:1 load")}};
     process.loaders.resize(2);
     process.threads.resize(1);
-    process.passes.resize(2);
-    process.passes[0].workers = {{0, 11, kNone, 1000}, {1, 12, kNone, 0}};
-    process.passes[1].loader = 1;
-    process.passes[1].workers = {{0, 13, kNone, 1000}};
+    process.epochs.resize(2);
+    process.epochs[0].workers = {{0, 11, kNone, 1000}, {1, 12, kNone, 0}};
+    process.epochs[1].loader = 1;
+    process.epochs[1].workers = {{0, 13, kNone, 1000}};
   }
   void add(Ns time, Ns weight, uint32_t text, uint32_t pid) {
     process.threads[0].worker_stacks.push_back({time, weight, text, pid});
@@ -139,7 +139,7 @@ TEST_F(Activity, IsWeighedByTheWaitThatASampleStandsFor) {
   add(2200, 20, 2, 11);
   add(2300, 20, 3, 11);
   const WorkerActivity activity = worker_activity(run, process, 0);
-  EXPECT_EQ(activity.samples, 4u);
+  EXPECT_EQ(activity.stack_samples, 4u);
   EXPECT_DOUBLE_EQ(activity.busy_share, 1);
   ASSERT_EQ(activity.functions.size(), 2u);
   EXPECT_EQ(activity.functions[0].frame.location(), "/w/data.py:41");  // the line of most samples, not PIL's
@@ -155,7 +155,7 @@ TEST_F(Activity, LeavesOutWorkersThatWaitForAnIndexOrStart) {
   add(2000, 20, 3, 12);
   add(2000, 10, 6, 12);  // where the loop's begin is not known: a stack without it is the start
   const WorkerActivity activity = worker_activity(run, process, 0);
-  EXPECT_EQ(activity.samples, 2u);
+  EXPECT_EQ(activity.stack_samples, 2u);
   EXPECT_DOUBLE_EQ(activity.busy_share, 0.5);
   EXPECT_DOUBLE_EQ(activity.starting_share, 0.2);
   EXPECT_EQ(activity.functions.size(), 2u);

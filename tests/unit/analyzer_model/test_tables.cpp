@@ -62,8 +62,8 @@ TEST_F(TablesTest, EachTableIsTaken) {
   EXPECT_EQ(p.losses.at("torch"), 11u);
   EXPECT_EQ(p.sources.at("torch"), "2.13.0");
   EXPECT_EQ(p.facts.at("torch"), "2.13.0");
-  EXPECT_EQ(p.samples.at(0).time, 9000);
-  EXPECT_EQ(p.samples.at(0).rss_bytes, 9u);
+  EXPECT_EQ(p.machine_samples.at(0).time, 9000);
+  EXPECT_EQ(p.machine_samples.at(0).rss_bytes, 9u);
   EXPECT_EQ(run.operations.at(p.threads[0].calls.at(0).operation).name, "cudaLaunchKernel");
   EXPECT_TRUE(run.damage.empty());
 }

@@ -59,7 +59,7 @@ void drop_waits_for_launches(std::vector<CallRef>& calls) {
 }
 
 // The calls that shape the timeline, of all threads that launch (autograd has its own), in order of time.
-std::vector<CallRef> timeline_calls(const model::Process& process, model::Interval span) {
+std::vector<CallRef> timeline_calls(const model::Process& process, model::TimeSpan span) {
   std::vector<CallRef> calls;
   for (uint32_t t = 0; t < process.threads.size(); ++t) {
     const model::Thread& thread = process.threads[t];
@@ -132,16 +132,16 @@ class Recorder {
  public:
   Recorder(const model::Process& process, const model::Device& device, const attribute::RankAttribution& rank)
       : process_(process), device_(device), rank_(rank) {
-    for (const model::LoaderPass& pass : process.passes)
-      for (const model::Batch& batch : pass.batches)
-        if (batch.next.end > batch.next.begin) taken_[batch.next.end] = {&pass, &batch};
+    for (const model::LoaderEpoch& epoch : process.epochs)
+      for (const model::Batch& batch : epoch.batches)
+        if (batch.next.end > batch.next.begin) taken_[batch.next.end] = {&epoch, &batch};
     if (process.training_thread == model::kNone) return;
     for (const HostCall& call : process.threads[process.training_thread].calls)
       if (call.op_class == OpClass::OptimizerStep) optimizer_steps_.push_back({call.begin, call.end});
   }
 
-  StreamRecording record() {
-    model::Interval span{rank_.steps.front().step.begin, rank_.steps.back().step.end};
+  StreamReplayInput record() {
+    model::TimeSpan span{rank_.steps.front().step.begin, rank_.steps.back().step.end};
     const OperationsByCall operations(device_.operations);
     Ns cursor = span.begin;
     size_t step = 0;
@@ -191,12 +191,12 @@ class Recorder {
   bool note_batch(HostEvent& event, const HostCall& call) {
     const auto taken = taken_.find(call.end);
     if (taken == taken_.end()) return false;
-    const auto [pass, batch] = taken->second;
-    const model::Loader& loader = process_.loaders.at(pass->loader);
+    const auto [epoch, batch] = taken->second;
+    const model::Loader& loader = process_.loaders.at(epoch->loader);
     const bool is_known = batch->fetch.begin > 0 && (loader.pin_memory != 1 || batch->pinned.end > 0);
     if (loader.num_workers < 1 || batch->worker == model::kNone || !is_known) return false;
     const Ns ready = std::max(batch->fetch.end, batch->pinned.end);
-    const auto [worker, is_first] = workers_.try_emplace({pass, batch->worker}, recording_.workers);
+    const auto [worker, is_first] = workers_.try_emplace({epoch, batch->worker}, recording_.workers);
     if (is_first) ++recording_.workers;
     SuppliedBatch supplied;
     supplied.worker = worker->second;
@@ -267,7 +267,7 @@ class Recorder {
   }
 
   bool is_in_optimizer(Ns time) const {
-    const auto after = std::ranges::upper_bound(optimizer_steps_, time, {}, &model::Interval::begin);
+    const auto after = std::ranges::upper_bound(optimizer_steps_, time, {}, &model::TimeSpan::begin);
     return after != optimizer_steps_.begin() && time < (after - 1)->end;
   }
 
@@ -373,16 +373,16 @@ class Recorder {
   const model::Process& process_;
   const model::Device& device_;
   const attribute::RankAttribution& rank_;
-  StreamRecording recording_;
+  StreamReplayInput recording_;
   StreamEnds stream_ends_;
   std::unordered_map<uint32_t, uint16_t> streams_;        // by the handle's low bits, learnt from launches
   std::unordered_map<uint64_t, uint32_t> events_;         // by handle: the operation that it stands behind
   std::unordered_map<uint16_t, uint32_t> pending_waits_;  // by stream: what its next operation waits for
-  std::unordered_map<Ns, std::pair<const model::LoaderPass*, const model::Batch*>>
-      taken_;                                                                  // by when next() ended
-  std::map<std::pair<const model::LoaderPass*, uint32_t>, uint32_t> workers_;  // of a pass
+  std::unordered_map<Ns, std::pair<const model::LoaderEpoch*, const model::Batch*>>
+      taken_;                                                                   // by when next() ended
+  std::map<std::pair<const model::LoaderEpoch*, uint32_t>, uint32_t> workers_;  // of an epoch
   std::vector<Ns> nexts_;  // by batch: when its next() was called
-  std::vector<model::Interval> optimizer_steps_;
+  std::vector<model::TimeSpan> optimizer_steps_;
   size_t begun_ = 0;  // recorded operations that the device had begun when it was last looked at
   Ns device_end_ = 0;
   Ns supplied_ = 0;  // the last input wait was over
@@ -391,10 +391,11 @@ class Recorder {
 
 }  // namespace
 
-std::optional<StreamRecording> record_streams(const model::Run& run, const attribute::RankAttribution& rank) {
+std::optional<StreamReplayInput> extract_streams(const model::Run& run,
+                                                 const attribute::RankAttribution& rank) {
   if (rank.device == model::kNone || !rank.device_observed || rank.steps.empty()) return std::nullopt;
   const model::Process& process = run.processes.at(rank.process);
-  StreamRecording recording = Recorder(process, process.devices.at(rank.device), rank).record();
+  StreamReplayInput recording = Recorder(process, process.devices.at(rank.device), rank).record();
   if (recording.ops.empty()) return std::nullopt;
   return recording;
 }

@@ -105,15 +105,15 @@ double training_cores(const model::Process& process, Ns begin, Ns end, double th
 
 }  // namespace
 
-std::optional<ProducerRecording> record_producers(const model::Run& run, const RankAttribution& rank) {
+std::optional<ProducerReplayInput> extract_producers(const model::Run& run, const RankAttribution& rank) {
   const model::Process& process = run.processes.at(rank.process);
-  if (!process.passes.empty() || rank.steps.empty() || process.training_thread == model::kNone)
+  if (!process.epochs.empty() || rank.steps.empty() || process.training_thread == model::kNone)
     return std::nullopt;
   if (rank.time(Group::Input) == 0) return std::nullopt;
   Ns begin = rank.steps.front().step.begin, end = rank.steps.back().step.end;
   double span = double(end - begin), steps = double(rank.steps.size());
 
-  ProducerRecording recording;
+  ProducerReplayInput recording;
   double busy = 0, off_cpu = 0;
   for (uint32_t t = 0; t < process.threads.size(); ++t) {
     const model::Thread& thread = process.threads[t];
@@ -135,15 +135,15 @@ std::optional<ProducerRecording> record_producers(const model::Run& run, const R
   double wait_ns = std::min(host_wait_ns(process, rank) / steps, step_ns);
   recording.wait_ms = wait_ns / 1e6;
 
-  LoaderRecording& loader = recording.loader;
+  LoaderReplayInput& loader = recording.loader;
   BatchCost cost{.service_ns = busy / steps,
                  .cpu_ns = std::max(0.0, busy - off_cpu) / steps,
                  .think_ns = step_ns - wait_ns};
   constexpr size_t kBatches = 200;  // constant costs: enough to leave the start behind
-  RecordedPass pass;
-  pass.batches.assign(kBatches, cost);
-  for (size_t i = 0; i < kBatches / 4; ++i) pass.batches[i].counted = false;
-  loader.passes = {pass};
+  ReplayEpoch epoch;
+  epoch.batches.assign(kBatches, cost);
+  for (size_t i = 0; i < kBatches / 4; ++i) epoch.batches[i].counted = false;
+  loader.epochs = {epoch};
   loader.setting = {int(producers), int(kAssumedBatchesAhead), true};
   loader.hand_over.measured = true;
   loader.cores = std::max(1u, process.cpu_count);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns the passes of a recorded loader into what the replay needs, and calibrates it on the trace itself.
+// Turns the epochs of a recorded loader into what the replay needs, and calibrates it on the trace itself.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace {
 
 using attribute::RankAttribution;
 using model::Batch;
-using model::LoaderPass;
+using model::LoaderEpoch;
 using model::Ns;
 using model::Process;
 
@@ -46,28 +46,28 @@ const attribute::StepAttribution* step_at(const RankAttribution& rank, Ns time) 
   return time < step.step.end ? &step : nullptr;
 }
 
-size_t counted_batches(const RankAttribution& rank, const LoaderPass& pass) {
-  return size_t(std::count_if(pass.batches.begin(), pass.batches.end(), [&](const Batch& batch) {
+size_t counted_batches(const RankAttribution& rank, const LoaderEpoch& epoch) {
+  return size_t(std::count_if(epoch.batches.begin(), epoch.batches.end(), [&](const Batch& batch) {
     return was_taken(batch) && step_at(rank, batch.next.begin);
   }));
 }
 
 // Order in which the consumer took them; without in_order that is not the order of their indices.
-std::vector<size_t> taken_order(const LoaderPass& pass) {
+std::vector<size_t> taken_order(const LoaderEpoch& epoch) {
   std::vector<size_t> order;
-  for (size_t i = 0; i < pass.batches.size(); ++i)
-    if (was_taken(pass.batches[i])) order.push_back(i);
+  for (size_t i = 0; i < epoch.batches.size(); ++i)
+    if (was_taken(epoch.batches[i])) order.push_back(i);
   std::sort(order.begin(), order.end(),
-            [&](size_t a, size_t b) { return pass.batches[a].next.begin < pass.batches[b].next.begin; });
+            [&](size_t a, size_t b) { return epoch.batches[a].next.begin < epoch.batches[b].next.begin; });
   return order;
 }
 
 // From the end of one next() to the begin of the following, or to the end of its step.
-double think_ns(const RankAttribution& rank, const LoaderPass& pass, const std::vector<size_t>& order,
+double think_ns(const RankAttribution& rank, const LoaderEpoch& epoch, const std::vector<size_t>& order,
                 size_t position, double otherwise) {
-  const Batch& batch = pass.batches[order[position]];
+  const Batch& batch = epoch.batches[order[position]];
   if (position + 1 < order.size())
-    return std::max<double>(0, double(pass.batches[order[position + 1]].next.begin - batch.next.end));
+    return std::max<double>(0, double(epoch.batches[order[position + 1]].next.begin - batch.next.end));
   const auto* step = step_at(rank, batch.next.begin);
   return step && step->step.end > batch.next.end ? double(step->step.end - batch.next.end) : otherwise;
 }
@@ -85,43 +85,43 @@ void split_fetch(const Batch& batch, BatchCost& cost) {
   cost.collate_ns = std::clamp(double(batch.collate_ns), 0.0, cost.service_ns);
 }
 
-RecordedPass convert(const RankAttribution& rank, const LoaderPass& pass, const BatchCost& typical,
-                     const HandOver& hand_over) {
-  RecordedPass recorded;
-  const std::vector<size_t> order = taken_order(pass);
-  std::vector<double> sent(pass.batches.size(), hand_over.send_ns);
-  for (const Receipt& receipt : receipts(pass))
+ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, const BatchCost& typical,
+                    const HandOver& hand_over) {
+  ReplayEpoch recorded;
+  const std::vector<size_t> order = taken_order(epoch);
+  std::vector<double> sent(epoch.batches.size(), hand_over.send_ns);
+  for (const Receipt& receipt : receipts(epoch))
     if (!receipt.is_late && !receipt.is_in_pause && !receipt.is_first)
       sent[receipt.batch] =
           std::max(0.0, double(receipt.end - receipt.begin) / hand_over.busy_factor - hand_over.take_ns);
   size_t position = 0;
-  for (size_t i = 0; i < pass.batches.size(); ++i) {
-    const Batch& batch = pass.batches[i];
+  for (size_t i = 0; i < epoch.batches.size(); ++i) {
+    const Batch& batch = epoch.batches[i];
     if (!was_taken(batch)) continue;
     BatchCost cost = typical;
     if (was_fetched(batch)) split_fetch(batch, cost);
     cost.send_ns = sent[i];
     cost.pin_ns = std::max<double>(0, double(batch.pinned.length()));
-    cost.think_ns = think_ns(rank, pass, order, position, typical.think_ns);
-    cost.counted = step_at(rank, pass.batches[order[position]].next.begin) != nullptr;
+    cost.think_ns = think_ns(rank, epoch, order, position, typical.think_ns);
+    cost.counted = step_at(rank, epoch.batches[order[position]].next.begin) != nullptr;
     recorded.batches.push_back(cost);
     ++position;
   }
-  Ns first = first_sent(pass);
-  if (first > 0) recorded.lead_ns = std::max<double>(0, double(first_next(pass) - first));
+  Ns first = first_sent(epoch);
+  if (first > 0) recorded.lead_ns = std::max<double>(0, double(first_next(epoch) - first));
   return recorded;
 }
 
-// Stands in for batches whose fetch was lost, and for the work after the last batch of a pass.
+// Stands in for batches whose fetch was lost, and for the work after the last batch of an epoch.
 std::optional<BatchCost> typical_batch(const RankAttribution& rank,
-                                       const std::vector<const LoaderPass*>& passes) {
+                                       const std::vector<const LoaderEpoch*>& epochs) {
   std::vector<double> service, cpu, think;
   size_t taken = 0;
-  for (const LoaderPass* pass : passes) {
-    const std::vector<size_t> order = taken_order(*pass);
+  for (const LoaderEpoch* epoch : epochs) {
+    const std::vector<size_t> order = taken_order(*epoch);
     taken += order.size();
-    for (size_t i = 0; i + 1 < order.size(); ++i) think.push_back(think_ns(rank, *pass, order, i, 0));
-    for (const Batch& batch : pass->batches) {
+    for (size_t i = 0; i + 1 < order.size(); ++i) think.push_back(think_ns(rank, *epoch, order, i, 0));
+    for (const Batch& batch : epoch->batches) {
       if (!was_fetched(batch)) continue;
       service.push_back(double(batch.fetch.length() - batch.fetch_run_delay_ns));
       cpu.push_back(double(batch.fetch_cpu_ns));
@@ -146,9 +146,9 @@ std::optional<CpuUse> cpu_use(const Process& process, const RankAttribution& ran
   constexpr Ns kShortlyBefore = 100'000'000;
   if (rank.steps.empty()) return std::nullopt;
   Ns begin = rank.steps.front().step.begin, end = rank.steps.back().step.end;
-  const model::Sample* first = nullptr;
-  const model::Sample* last = nullptr;
-  for (const model::Sample& sample : process.samples) {
+  const model::MachineSample* first = nullptr;
+  const model::MachineSample* last = nullptr;
+  for (const model::MachineSample& sample : process.machine_samples) {
     if (sample.time < begin - kShortlyBefore || sample.time > end) continue;
     if (!first) first = &sample;
     last = &sample;
@@ -165,46 +165,46 @@ std::optional<CpuUse> cpu_use(const Process& process, const RankAttribution& ran
   return use;
 }
 
-// Whether a pass began or ended within the interval, and with it its workers.
+// Whether an epoch began or ended within the interval, and with it its workers.
 auto began_in(const CpuUse& use) {
-  return [&use](const LoaderPass* pass) {
-    return !pass->workers.empty() && pass->start.begin > use.begin && pass->start.begin < use.end;
+  return [&use](const LoaderEpoch* epoch) {
+    return !epoch->workers.empty() && epoch->start.begin > use.begin && epoch->start.begin < use.end;
   };
 }
 
 // Of the interval, the part spent outside next(); and the CPU time that next() itself took.
-void consumer_share(const std::vector<const LoaderPass*>& passes, const CpuUse& use, double& think,
+void consumer_share(const std::vector<const LoaderEpoch*>& epochs, const CpuUse& use, double& think,
                     const HandOver& hand_over, double& in_next_cpu) {
   double in_next = 0;
   in_next_cpu = 0;
-  for (const LoaderPass* pass : passes) {
-    for (const Batch& batch : pass->batches) {
+  for (const LoaderEpoch* epoch : epochs) {
+    for (const Batch& batch : epoch->batches) {
       Ns overlap = std::min(batch.next.end, use.end) - std::max(batch.next.begin, use.begin);
       if (overlap <= 0) continue;
       in_next += double(overlap);
       const double cpu =
-          pass->workers.empty() ? double(batch.fetch_cpu_ns) : hand_over.take_ns + hand_over.finish_ns;
+          epoch->workers.empty() ? double(batch.fetch_cpu_ns) : hand_over.take_ns + hand_over.finish_ns;
       in_next_cpu += cpu * double(overlap) / double(batch.next.length());
     }
   }
   think = double(use.end - use.begin) - in_next;
 }
 
-double think_ms(const LoaderRecording& recording) {
+double think_ms(const LoaderReplayInput& recording) {
   Mean think;
-  for (const RecordedPass& pass : recording.passes)
-    for (const BatchCost& batch : pass.batches)
+  for (const ReplayEpoch& epoch : recording.epochs)
+    for (const BatchCost& batch : epoch.batches)
       if (batch.counted) think.add(batch.think_ns);
   return think.value(0) * recording.batches_per_step / 1e6;
 }
 
-void scale_think(LoaderRecording& recording, double factor) {
-  for (RecordedPass& pass : recording.passes)
-    for (BatchCost& batch : pass.batches) batch.think_ns *= factor;
+void scale_think(LoaderReplayInput& recording, double factor) {
+  for (ReplayEpoch& epoch : recording.epochs)
+    for (BatchCost& batch : epoch.batches) batch.think_ns *= factor;
 }
 
 void measure_cores(const Process& process, const RankAttribution& rank,
-                   const std::vector<const LoaderPass*>& passes, LoaderRecording& recording) {
+                   const std::vector<const LoaderEpoch*>& epochs, LoaderReplayInput& recording) {
   double cores = std::max(1u, process.cpu_count);
   recording.cores = cores;
   recording.think_cores = 1;
@@ -218,12 +218,12 @@ void measure_cores(const Process& process, const RankAttribution& rank,
   // cores. Workers that ended meanwhile are missing among the children.
   const double busy = cores - use->machine_idle;
   const bool all_lived =
-      recording.setting.persistent || std::none_of(passes.begin(), passes.end(), began_in(*use));
+      recording.setting.persistent || std::none_of(epochs.begin(), epochs.end(), began_in(*use));
   if (std::abs(use->machine - cores) < 0.5 && busy <= kFull * cores && all_lived)
     recording.cores = std::clamp(cores - (busy - use->own - use->children), 0.5, cores);
   recording.used_cores = std::min(use->own + use->children, recording.cores);
   double think = 0, in_next_cpu = 0;
-  consumer_share(passes, *use, think, recording.hand_over, in_next_cpu);
+  consumer_share(epochs, *use, think, recording.hand_over, in_next_cpu);
   double wall = double(use->end - use->begin);
   if (think < wall * 0.02) return;
   // While it waits for a CPU, training asks for one as well.
@@ -238,7 +238,7 @@ void measure_cores(const Process& process, const RankAttribution& rank,
 
 // The recorded work of the consumer was itself slowed where the CPUs were short. By how much the sampler
 // says; where it does not, find the undisturbed work that the model slows to the recorded one.
-void undisturb_think(LoaderRecording& recording) {
+void undisturb_think(LoaderReplayInput& recording) {
   if (recording.think_cores_known) return;
   double recorded = think_ms(recording);
   for (int i = 0; i < 4 && recorded > 0; ++i) {
@@ -252,17 +252,17 @@ void undisturb_think(LoaderRecording& recording) {
 // each other, the cores are fewer than the affinity mask shows: those that make the model's workers wait as
 // long as the recorded ones did. Where the model cannot wait that long with any cores, other programs took
 // the CPU: then the delay belongs to each fetch, with more workers as with fewer.
-void explain_run_delay(LoaderRecording& recording, double stretch, double fetch_cores) {
+void explain_run_delay(LoaderReplayInput& recording, double stretch, double fetch_cores) {
   auto with_cores = [&](double cores) {
-    LoaderRecording candidate = recording;
+    LoaderReplayInput candidate = recording;
     candidate.cores = cores;
     undisturb_think(candidate);
     return candidate;
   };
-  auto stretches = [](const LoaderRecording& candidate) {
+  auto stretches = [](const LoaderReplayInput& candidate) {
     return replay(candidate, candidate.setting).fetch_stretch;
   };
-  LoaderRecording best = with_cores(recording.cores);
+  LoaderReplayInput best = with_cores(recording.cores);
   const double explained = stretches(best);
   if (stretch <= kWaitedForCpu || explained >= stretch) {
     recording = best;
@@ -285,14 +285,14 @@ void explain_run_delay(LoaderRecording& recording, double stretch, double fetch_
     return;
   }
   if (is_possible) recording.cores_low = best.cores;
-  for (RecordedPass& pass : recording.passes)
-    for (BatchCost& batch : pass.batches) batch.service_ns *= stretch / explained;
+  for (ReplayEpoch& epoch : recording.epochs)
+    for (BatchCost& batch : epoch.batches) batch.service_ns *= stretch / explained;
   undisturb_think(recording);
 }
 
 // How long a message waits beside a worker that keeps the interpreter's lock is known least of all costs: few
 // messages got through. It is fitted to the recorded step time, which it decides.
-void fit_lock(LoaderRecording& recording) {
+void fit_lock(LoaderReplayInput& recording) {
   constexpr double kMatters = 2, kMost = 1000, kExact = 0.005;
   double& factor = recording.hand_over.busy_factor;
   if (factor < kMatters || std::abs(check(recording).error()) < kExact) return;
@@ -306,18 +306,18 @@ void fit_lock(LoaderRecording& recording) {
 }
 
 // Cores that fetches alone used over the recorded steps, on average.
-double cores_of_fetches(const RankAttribution& rank, const std::vector<const LoaderPass*>& passes) {
+double cores_of_fetches(const RankAttribution& rank, const std::vector<const LoaderEpoch*>& epochs) {
   double cpu = 0;
-  for (const LoaderPass* pass : passes)
-    for (const Batch& batch : pass->batches)
+  for (const LoaderEpoch* epoch : epochs)
+    for (const Batch& batch : epoch->batches)
       if (was_taken(batch) && step_at(rank, batch.next.begin)) cpu += double(batch.fetch_cpu_ns);
   return rank.wall_ns > 0 ? cpu / double(rank.wall_ns) : 0;
 }
 
-double recorded_stretch(const std::vector<const LoaderPass*>& passes) {
+double recorded_stretch(const std::vector<const LoaderEpoch*>& epochs) {
   double wall = 0, delay = 0;
-  for (const LoaderPass* pass : passes) {
-    for (const Batch& batch : pass->batches) {
+  for (const LoaderEpoch* epoch : epochs) {
+    for (const Batch& batch : epoch->batches) {
       if (!was_fetched(batch)) continue;
       wall += double(batch.fetch.length());
       delay += double(batch.fetch_run_delay_ns);
@@ -326,25 +326,25 @@ double recorded_stretch(const std::vector<const LoaderPass*>& passes) {
   return wall > delay ? wall / (wall - delay) : 1;
 }
 
-void add_passes(const Process& process, const RankAttribution& rank, uint32_t loader,
-                const std::vector<const LoaderPass*>& passes, const BatchCost& typical,
-                LoaderRecording& recording) {
-  auto first = std::find_if(process.passes.begin(), process.passes.end(),
-                            [&](const LoaderPass& pass) { return pass.loader == loader; });
-  const std::vector<model::Interval> ends = last_nexts(process, loader);
+void add_epochs(const Process& process, const RankAttribution& rank, uint32_t loader,
+                const std::vector<const LoaderEpoch*>& epochs, const BatchCost& typical,
+                LoaderReplayInput& recording) {
+  auto first = std::find_if(process.epochs.begin(), process.epochs.end(),
+                            [&](const LoaderEpoch& epoch) { return epoch.loader == loader; });
+  const std::vector<model::TimeSpan> ends = last_nexts(process, loader);
   Mean pinned;
-  for (size_t i = 0; i < passes.size(); ++i) {
-    const LoaderPass* pass = passes[i];
-    RecordedPass recorded = convert(rank, *pass, typical, recording.hand_over);
-    recorded.is_first = pass == &*first;
-    const Ns next_start = i + 1 < passes.size() ? passes[i + 1]->start.begin : 0;
-    recorded.is_whole = last_next_of(*pass, next_start, ends) != nullptr;
-    const std::optional<double> own_ns = own_restart_ns(rank, *pass, ends);
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    const LoaderEpoch* epoch = epochs[i];
+    ReplayEpoch recorded = convert(rank, *epoch, typical, recording.hand_over);
+    recorded.is_first = epoch == &*first;
+    const Ns next_start = i + 1 < epochs.size() ? epochs[i + 1]->start.begin : 0;
+    recorded.is_whole = last_next_of(*epoch, next_start, ends) != nullptr;
+    const std::optional<double> own_ns = own_restart_ns(rank, *epoch, ends);
     recorded.is_counted = own_ns.has_value();
     recorded.own_ns = own_ns.value_or(0);
     for (const BatchCost& batch : recorded.batches)
       if (batch.pin_ns > 0) pinned.add(batch.pin_ns);
-    recording.passes.push_back(std::move(recorded));
+    recording.epochs.push_back(std::move(recorded));
   }
   recording.pin_ns = pinned.value(0);
 }
@@ -355,79 +355,79 @@ void add_passes(const Process& process, const RankAttribution& rank, uint32_t lo
 uint32_t main_loader(const model::Run& run, const RankAttribution& rank) {
   const Process& process = run.processes.at(rank.process);
   std::vector<size_t> batches(process.loaders.size());
-  for (const LoaderPass& pass : process.passes)
-    if (pass.loader < batches.size()) batches[pass.loader] += counted_batches(rank, pass);
+  for (const LoaderEpoch& epoch : process.epochs)
+    if (epoch.loader < batches.size()) batches[epoch.loader] += counted_batches(rank, epoch);
   auto most = std::max_element(batches.begin(), batches.end());
   return most == batches.end() || *most == 0 ? model::kNone : uint32_t(most - batches.begin());
 }
 
-std::optional<LoaderRecording> record_loader(const model::Run& run, const RankAttribution& rank) {
+std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const RankAttribution& rank) {
   const Process& process = run.processes.at(rank.process);
   uint32_t loader = main_loader(run, rank);
   if (loader == model::kNone || rank.steps.empty()) return std::nullopt;
   // Iterated ahead of training by a thread of its own: what that thread waits for does not stop the step.
   if (process.loaders[loader].thread != process.training_thread) return std::nullopt;
 
-  std::vector<const LoaderPass*> passes;
+  std::vector<const LoaderEpoch*> epochs;
   size_t counted = 0;
-  for (auto pass = process.passes.rbegin(); pass != process.passes.rend() && counted < kMostBatches; ++pass) {
-    size_t here = pass->loader == loader ? counted_batches(rank, *pass) : 0;
+  for (auto epoch = process.epochs.rbegin(); epoch != process.epochs.rend() && counted < kMostBatches;
+       ++epoch) {
+    size_t here = epoch->loader == loader ? counted_batches(rank, *epoch) : 0;
     if (here == 0) continue;
-    passes.insert(passes.begin(), &*pass);
+    epochs.insert(epochs.begin(), &*epoch);
     counted += here;
   }
 
   const model::Loader& configured = process.loaders[loader];
-  LoaderRecording recording;
-  size_t workers_seen = passes.front()->workers.size();
+  LoaderReplayInput recording;
+  size_t workers_seen = epochs.front()->workers.size();
   recording.setting.workers = configured.num_workers >= 0 ? configured.num_workers : int(workers_seen);
   recording.setting.prefetch_factor = configured.prefetch_factor > 0 ? configured.prefetch_factor : 2;
   recording.setting.in_order = configured.in_order != 0;
   recording.setting.persistent = configured.persistent_workers == 1;
   recording.setting.pin = configured.pin_memory == 1;
-  auto typical = typical_batch(rank, passes);
+  auto typical = typical_batch(rank, epochs);
   if (!typical) return std::nullopt;
   recording.hand_over =
-      measure_hand_over(passes, recording.setting.workers, recorded_stretch(passes) > kCrowded);
+      measure_hand_over(epochs, recording.setting.workers, recorded_stretch(epochs) > kCrowded);
   recording.restart = measure_restart(process, loader, recording.hand_over);
-  add_passes(process, rank, loader, passes, *typical, recording);
+  add_epochs(process, rank, loader, epochs, *typical, recording);
   recording.measured_step_ms = rank.mean_step_ms();
   recording.steps = rank.steps.size();
   size_t all = 0;
-  for (const LoaderPass& pass : process.passes)
-    if (pass.loader == loader) all += counted_batches(rank, pass);
+  for (const LoaderEpoch& epoch : process.epochs)
+    if (epoch.loader == loader) all += counted_batches(rank, epoch);
   recording.batches_per_step = double(all) / double(rank.steps.size());
-  measure_cores(process, rank, passes, recording);
-  explain_run_delay(recording, recorded_stretch(passes), cores_of_fetches(rank, passes));
+  measure_cores(process, rank, epochs, recording);
+  explain_run_delay(recording, recorded_stretch(epochs), cores_of_fetches(rank, epochs));
   fit_lock(recording);
   return recording;
 }
 
-std::vector<std::string> assumptions(const LoaderRecording& recording, LoaderSetting setting) {
+std::vector<std::string> assumptions(const LoaderReplayInput& recording, LoaderSetting setting) {
   std::vector<std::string> result;
   const LoaderSetting& recorded = recording.setting;
-  const bool is_short = recording.passes.size() > 1;
+  const bool is_short = recording.epochs.size() > 1;
   if (setting.workers > 0 && !recording.hand_over.measured)
-    result.push_back(
-        "handing a batch over from a worker costs 0.7 ms (this run had no workers to measure it on)");
+    result.push_back("worker-to-trainer transfer of a batch takes 0.7 ms (assumed: this run had no workers)");
   if (is_short && setting.workers > 0 && !setting.persistent && !recording.restart.is_cold_seen)
-    result.push_back("starting a worker takes 35 ms (this run started none)");
+    result.push_back("starting a worker takes 35 ms (assumed: this run started none)");
   if (is_short && setting.workers > 0 && setting.persistent && !recording.restart.is_warm_seen)
-    result.push_back("living workers begin another pass within 5 ms (this run kept none)");
+    result.push_back("persistent workers begin an epoch within 5 ms (assumed: this run had none)");
   if (!setting.in_order && recorded.in_order) result.push_back("the order of batches may change");
   if (setting.pin && recording.pin_ns <= 0)
-    result.push_back("pinning a batch takes no time of its own (this run pinned none)");
+    result.push_back("pinning a batch takes no time (assumed: this run pinned none)");
   if (setting.io_factor != 1)
-    result.push_back(
-        fmt::format("input that fetches were blocked in takes {:g} times as long", setting.io_factor));
+    result.push_back(fmt::format("reading data takes {:g} times as long", setting.io_factor));
   if (setting.cpu_factor != 1)
-    result.push_back(fmt::format("computing in fetches takes {:g} times as long", setting.cpu_factor));
+    result.push_back(fmt::format("transforms take {:g} times as long", setting.cpu_factor));
   if (setting.cores > 0)
-    result.push_back(fmt::format("the job gets {:g} cores, as fast as the recorded ones", setting.cores));
+    result.push_back(fmt::format("the job gets {:g} CPU cores, as fast as the recorded ones", setting.cores));
   else if (recording.is_cpu_limited)
-    result.push_back("no more CPU than the workers of this run could get");
-  if (!recording.think_cores_known) result.push_back("CPU use of the training thread guessed, not sampled");
-  result.push_back("the same data and machine load as in the recorded steps");
+    result.push_back("no more CPU time than the workers of this run got");
+  if (!recording.think_cores_known)
+    result.push_back("CPU use of the training thread is assumed, not measured");
+  result.push_back("same data and machine load as in the recorded steps");
   return result;
 }
 

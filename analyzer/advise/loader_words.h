@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// A loader's setting in the words of the framework that built the loader. Rules speak of LoaderOption; where
+// Lightning, the Hugging Face Trainer or another framework stands between the user and PyTorch's DataLoader,
+// the fix says what to write there. Pure functions.
+#pragma once
+
+#include <string>
+
+#include "analyzer/advise/rule.h"
+
+namespace gpuwatch::advise {
+
+struct SettingWords {
+  std::string setting;  // "dataloader_num_workers=4"
+  std::string snippet;  // "TrainingArguments(..., dataloader_num_workers=4)"
+};
+
+// `loader`: the one to change; null: PyTorch's words.
+SettingWords setting_words(const LoaderChange& change, const model::Loader* loader);
+
+// Makes `change` the fix of the finding: "Set num_workers=4", the code to write and the loader's line.
+void propose(Finding& finding, const RuleInput& input, const LoaderChange& change);
+
+}  // namespace gpuwatch::advise
