@@ -225,25 +225,37 @@ std::vector<std::string> without_gain(const RuleInput& input, const std::vector<
   return NoGain(input, setting).list();
 }
 
-void state_replay(const RuleInput& input, Diagnosis& diagnosis) {
-  const auto add = [&](std::string sentence) { diagnosis.limits.push_back({std::move(sentence), true}); };
-  auto doubt = [&](const char* what, const predict::ReplayCheck& check) {
-    if (check.steps == 0 || check.trust() != predict::Trust::kCeilingOnly) return;
-    if (check.steps < 20)
-      add(fmt::format(
-          "Only {} steps were recorded: gains are upper bounds, not predictions. Record 20 or more.",
-          check.steps));
-    else
-      add(fmt::format(
-          "The simulated replay of the {} misses the unchanged run by {:.0f}%: gains that rest on it "
-          "are upper bounds, not predictions.",
-          what, 100 * std::abs(check.error())));
+bool rests_on_loader(const Finding& finding) {
+  return std::holds_alternative<LoaderChange>(finding.fix.change) ||
+         std::holds_alternative<StorageChange>(finding.fix.change);
+}
+
+// What the replays were off by, of those that a gain rests on, and which of them the first gain rests on.
+void state_replay(const RuleInput& input, const std::vector<Finding>& findings, Diagnosis& diagnosis) {
+  const auto is_used = [&](bool by_loader) {
+    return std::ranges::any_of(findings, [&](const Finding& finding) {
+      return finding.severity != Severity::kInfo && rests_on_loader(finding) == by_loader;
+    });
   };
-  doubt("data loader", input.loader_check);
-  if (input.loader_check.steps == 0 || input.loader_check.steps >= 20)
-    doubt("GPU timeline", input.stream_check);
-  const predict::ReplayCheck& used = input.loader ? input.loader_check : input.stream_check;
-  if (used.steps > 0 && !diagnosis.replay) diagnosis.replay = used;
+  const auto doubt = [&](const char* what, const predict::ReplayCheck& check, bool by_loader) {
+    if (check.steps == 0 || check.trust() != predict::Trust::kCeilingOnly) return;
+    std::string sentence =
+        check.steps < predict::kLeastReplaySteps
+            ? fmt::format("Only {} steps were recorded: gains are upper bounds, not predictions. Record {} or more.",
+                          check.steps, predict::kLeastReplaySteps)
+            : fmt::format("The simulated replay of the {} misses the unchanged run by {:.0f}%: gains that rest on "
+                          "it are upper bounds, not predictions.",
+                          what, 100 * std::abs(check.error()));
+    diagnosis.limits.push_back({std::move(sentence), is_used(by_loader)});
+  };
+  doubt("data loader", input.loader_check, true);
+  if (input.loader_check.steps == 0 || input.loader_check.steps >= predict::kLeastReplaySteps)
+    doubt("GPU timeline", input.stream_check, false);
+  const auto first = std::ranges::find_if(
+      findings, [](const Finding& finding) { return finding.severity != Severity::kInfo; });
+  if (diagnosis.replay || first == findings.end()) return;
+  const predict::ReplayCheck& used = rests_on_loader(*first) ? input.loader_check : input.stream_check;
+  if (used.steps > 0) diagnosis.replay = used;
 }
 
 // steps.mean_ms is the script's clock; predictions start from the step with its work.
@@ -277,7 +289,7 @@ Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttri
     RuleInput input = make_input(run, rank, replays);
     std::vector<Finding> findings = rank_findings(input);
     if (diagnosis.no_gain.empty()) diagnosis.no_gain = without_gain(input, findings);
-    state_replay(input, diagnosis);
+    state_replay(input, findings, diagnosis);
     state_work_ahead(input, diagnosis);
     merge(diagnosis.findings, std::move(findings));
   }

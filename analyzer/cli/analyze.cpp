@@ -23,14 +23,16 @@ void keep_rank(const model::Run& run, std::vector<RankAttribution>& ranks, int w
   auto number = [&](const RankAttribution& rank) { return std::max(run.processes.at(rank.process).rank, 0); };
   std::erase_if(ranks, [&](const RankAttribution& rank) { return number(rank) != wanted; });
   if (ranks.empty())
-    throw io::UserError(fmt::format("there is no rank {} in this run; leave --rank out to see all", wanted));
+    throw io::UserError(
+        fmt::format("--rank {}: this run has no such rank; leave --rank out to see all", wanted));
 }
 
 void keep_steps(RankAttribution& rank, StepRange range) {
   size_t end = std::min(range.end, rank.steps.size());
   if (range.begin >= end)
-    throw io::UserError(fmt::format("--steps asks for steps from {} on, but {} were recorded", range.begin,
-                                    rank.steps.size()));
+    throw io::UserError(
+        fmt::format("--steps begins at step {}, but only {} steps were recorded; choose a smaller number",
+                    range.begin, rank.steps.size()));
   rank.steps.assign(rank.steps.begin() + long(range.begin), rank.steps.begin() + long(end));
   rank.times.fill(0);
   rank.wall_ns = 0;
@@ -59,7 +61,8 @@ StepRange parse_steps(const std::string& text) {
   return range;
 }
 
-std::string analyze(const AnalyzeOptions& options, bool to_terminal, size_t width) {
+std::string analyze(const AnalyzeOptions& options, report::TextStyle style) {
+  style.is_verbose = options.is_verbose;
   std::optional<StepRange> steps;
   if (!options.steps.empty()) steps = parse_steps(options.steps);
   model::Run run = model::build_run(options.traces);
@@ -72,7 +75,7 @@ std::string analyze(const AnalyzeOptions& options, bool to_terminal, size_t widt
   // Invalid UTF-8 cannot occur (all text is made printable); should it, a replacement beats an exception.
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
   if (options.json) return report::json(report).dump(2, ' ', false, kReplace) + "\n";
-  return report::text(report, {to_terminal, width});
+  return report::text(report, style);
 }
 
 }  // namespace gpuwatch::cli

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/report/report.h"
+
 namespace gpuwatch::cli {
 
 struct StepRange {
@@ -17,9 +19,10 @@ struct AnalyzeOptions {
   bool json = false;
   std::optional<int> rank;
   std::string steps;  // "A:B", "" for all
+  bool is_verbose = false;
 };
 
 StepRange parse_steps(const std::string& text);
-std::string analyze(const AnalyzeOptions& options, bool to_terminal, size_t width);
+std::string analyze(const AnalyzeOptions& options, report::TextStyle style);
 
 }  // namespace gpuwatch::cli

@@ -33,11 +33,14 @@ int print(const std::string& text) {
 }
 
 struct Commands {
-  CLI::App app{"Says where each second of a training job went, and what to change."};
+  CLI::App app{"Says where each second of a training job went, what to change and what it will gain."};
   cli::AnalyzeOptions analyze;
   cli::RunOptions run;
   cli::PredictOptions predict;
-  CLI::App *analyze_command, *predict_command, *run_command, *lib_command, *doctor_command, *findings_command;
+  CLI::App *analyze_command, *predict_command, *run_command, *lib_command, *doctor_command;
+  CLI::App *explain_command, *findings_command;
+  std::string explained_id;
+  bool is_markdown = false;
 
   Commands() {
     app.set_version_flag("--version", "gpuwatch " GPUWATCH_VERSION);
@@ -59,33 +62,40 @@ struct Commands {
     analyze_command->add_flag("--json", analyze.json, "print JSON (schema gpuwatch.report.v1)");
     analyze_command->add_option("--rank", analyze.rank, "only this rank");
     analyze_command->add_option("--steps", analyze.steps,
-                                "only recorded steps A:B, counted from 0, without B");
+                                "only recorded steps A to B-1, counted from 0: A:B");
+    analyze_command->add_flag("-v,--verbose", analyze.is_verbose,
+                              "show every limit of what could be seen, and every thread of a killed job");
 
-    predict_command = app.add_subcommand("predict", "what a step would take with another loader setting");
+    predict_command = app.add_subcommand("predict", "predict the step time with another loader setting");
     predict_command->add_option("trace", predict.traces,
                                 "run directory or trace files (default: the newest run here)");
     predict_command->add_option("--num-workers", predict.num_workers, "loader workers")
         ->check(CLI::Range(0, 1024));
-    predict_command->add_option("--prefetch-factor", predict.prefetch_factor, "batches ahead for each worker")
+    predict_command
+        ->add_option("--prefetch-factor", predict.prefetch_factor, "batches loaded in advance by each worker")
         ->check(CLI::Range(1, 1024));
-    add_switch("persistent-workers", predict.persistent_workers, "workers live on from epoch to epoch");
-    add_switch("in-order", predict.in_order, "batches in the order of their indices");
-    add_switch("pin-memory", predict.pin_memory, "a thread pins each batch");
+    add_switch("persistent-workers", predict.persistent_workers, "keep workers alive between epochs");
+    add_switch("in-order", predict.in_order, "deliver batches in the order of the sampler");
+    add_switch("pin-memory", predict.pin_memory, "copy each batch to pinned memory");
     predict_command
-        ->add_option("--io-factor", predict.io_factor, "blocked input of a batch, times this (0.5: half)")
+        ->add_option("--io-factor", predict.io_factor, "time to read a batch, times this (0.5: half)")
         ->check(CLI::Range(0.0, 1000.0));
     predict_command
-        ->add_option("--cpu-factor", predict.cpu_factor, "computing of a batch, times this (0.5: half)")
+        ->add_option("--cpu-factor", predict.cpu_factor,
+                     "time of a batch's transforms, times this (0.5: half)")
         ->check(CLI::Range(0.0, 1000.0));
-    predict_command->add_option("--cores", predict.cores, "CPUs that the job can have")
+    predict_command->add_option("--cores", predict.cores, "CPU cores that the job gets")
         ->check(CLI::Range(0.1, 4096.0));
     predict_command->add_option("--rank", predict.rank, "of this rank (default: the first)");
     predict_command->add_flag("--json", predict.json, "print JSON (schema gpuwatch.prediction.v1)");
 
     lib_command = app.add_subcommand("lib", "print the library's path, for LD_PRELOAD=$(gpuwatch lib)");
-    doctor_command = app.add_subcommand("doctor", "say what can be seen on this machine, and why");
-    findings_command = app.add_subcommand("findings", "print docs/findings.md")->group("");
-    findings_command->add_flag("--markdown")->description("the only format there is");
+    doctor_command = app.add_subcommand("doctor", "say what gpuwatch can see on this machine, and why");
+    explain_command = app.add_subcommand("explain", "explain a finding: how it is recognized, what to do");
+    explain_command->add_option("id", explained_id, "the finding's id, as gpuwatch findings lists them")
+        ->required();
+    findings_command = app.add_subcommand("findings", "list all findings");
+    findings_command->add_flag("--markdown", is_markdown, "print them all in full, as docs/findings.md");
   }
 
   // --name and --no-name; neither leaves the value unset.
@@ -98,13 +108,21 @@ struct Commands {
 
   int execute() {
     if (*run_command) return cli::run(run);
-    if (*analyze_command)
-      return print(cli::analyze(analyze, !analyze.json && cli::is_terminal(STDOUT_FILENO),
-                                cli::terminal_width(STDOUT_FILENO)));
+    if (*analyze_command) return print(cli::analyze(analyze, cli::text_style(STDOUT_FILENO)));
     if (*predict_command) return print(cli::predict(predict));
     if (*lib_command) return print(cli::library() + "\n");
     if (*doctor_command) return print(cli::doctor());
-    return print(report::findings_markdown());
+    if (*explain_command) return explain();
+    return print(is_markdown ? report::findings_markdown()
+                             : report::findings_list(cli::text_style(STDOUT_FILENO)));
+  }
+
+  int explain() {
+    const std::string words = report::explanation(explained_id, cli::text_style(STDOUT_FILENO));
+    if (words.empty())
+      throw io::UserError(fmt::format("there is no finding {}; gpuwatch findings lists them all",
+                                      io::printable(explained_id)));
+    return print(words);
   }
 };
 

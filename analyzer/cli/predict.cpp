@@ -24,9 +24,9 @@ std::string words(const predict::LoaderSetting& setting) {
     if (!setting.in_order) result += ", in_order=False";
   }
   if (setting.pin) result += ", pin_memory=True";
-  if (setting.io_factor != 1) result += fmt::format(", input times {:g}", setting.io_factor);
-  if (setting.cpu_factor != 1) result += fmt::format(", computing times {:g}", setting.cpu_factor);
-  if (setting.cores > 0) result += fmt::format(", {:g} cores", setting.cores);
+  if (setting.io_factor != 1) result += fmt::format(", reading times {:g}", setting.io_factor);
+  if (setting.cpu_factor != 1) result += fmt::format(", transforms times {:g}", setting.cpu_factor);
+  if (setting.cores > 0) result += fmt::format(", {:g} CPU cores", setting.cores);
   return result;
 }
 
@@ -61,7 +61,7 @@ std::string sentence(const predict::LoaderSetting& setting, const predict::Predi
                                    prediction.value.low, prediction.value.high, prediction.speedup.expected);
   const bool is_changed = !(setting == recording.setting);
   if (is_changed && prediction.speedup.expected < advise::kLeastSpeedup)
-    result += fmt::format("Nothing is gained, because {}.\n", predict::limit_words(recording, setting));
+    result += fmt::format("No gain: {}.\n", predict::limit_words(recording, setting));
   return result;
 }
 
@@ -74,16 +74,20 @@ std::string predict(const PredictOptions& options) {
     return !options.rank || std::max(run.processes.at(rank.process).rank, 0) == *options.rank;
   };
   const auto rank = std::find_if(ranks.begin(), ranks.end(), is_wanted);
-  if (rank == ranks.end()) throw io::UserError("there is no such rank with training steps in this run");
+  if (rank == ranks.end())
+    throw io::UserError("this run has no such rank with training steps; leave --rank out for the first one");
   const auto recording = predict::extract_loader(run, *rank);
   if (!recording)
-    throw io::UserError("this run has no DataLoader whose fetches were seen, so none can be replayed");
+    throw io::UserError(
+        "this run has no DataLoader whose batches were recorded, so there is nothing to predict from; record "
+        "a job that uses one");
 
   const predict::LoaderSetting setting = wanted(options, recording->setting);
   const auto prediction = advise::what_if(run, *rank, setting);
   if (!prediction) {
     throw io::UserError(fmt::format(
-        "the replay of the unchanged run is off by {:.0f} % over {} steps; too far for a prediction",
+        "the simulated replay misses the unchanged run by {:.0f}% over {} steps, too much for a prediction; "
+        "record 20 or more steady steps",
         100 * predict::check(*recording).error(), recording->steps));
   }
   if (!options.json) return sentence(setting, *prediction, *recording);

@@ -91,15 +91,15 @@ bool holds_traces(const std::string& directory) {
 void print_report(const std::string& directory) {
   if (!holds_traces(directory)) {
     fmt::print(stderr,
-               "gpuwatch: nothing to report: the command used no CUDA, NCCL, data loader or optimizer that "
-               "gpuwatch knows\n");
+               "gpuwatch: nothing to report: the command used no CUDA, NCCL, DataLoader or optimizer that "
+               "gpuwatch recognizes\n");
     return;
   }
   try {
     AnalyzeOptions options;
     options.traces = {directory};
-    std::string report = analyze(options, is_terminal(STDERR_FILENO), terminal_width(STDERR_FILENO));
-    fmt::print(stderr, "\n{}traces {}\n", report, io::printable(directory));
+    std::string report = analyze(options, text_style(STDERR_FILENO));
+    fmt::print(stderr, "\n{}traces     {}\n", report, io::printable(directory));
   } catch (const std::exception& error) {
     fmt::print(stderr, "gpuwatch: no report: {}\n", error.what());
   }
@@ -126,8 +126,9 @@ std::string script_name(const std::vector<std::string>& command) {
 int run(const RunOptions& options) {
   std::string path = library();
   if (path.find_first_of(": \t") != std::string::npos)
-    throw io::UserError("the library's path " + io::printable(path) +
-                        " has a blank or a colon, which LD_PRELOAD cannot hold: install gpuwatch elsewhere");
+    throw io::UserError(
+        "the library's path " + io::printable(path) +
+        " contains a space or a colon, which LD_PRELOAD does not allow; install gpuwatch in another folder");
   std::string out = run_directory(options);
   sigset_t signals, before;
   sigemptyset(&signals);

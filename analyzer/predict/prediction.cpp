@@ -8,7 +8,6 @@ namespace gpuwatch::predict {
 namespace {
 
 constexpr double kPredictError = 0.03;
-constexpr size_t kEnoughSteps = 20;
 
 // What is left when the replay itself is exact: a second run of the same job is not the same run. Three runs
 // of one loader setting lay 2.2 % apart (mean over 12 settings, one machine), which is a standard deviation
@@ -21,7 +20,7 @@ constexpr double kWidest = 1;
 }  // namespace
 
 Trust ReplayCheck::trust() const {
-  if (steps < kEnoughSteps || measured_ms <= 0) return Trust::kCeilingOnly;
+  if (steps < kLeastReplaySteps || measured_ms <= 0) return Trust::kCeilingOnly;
   double off = std::abs(error());
   if (off <= kPredictError) return Trust::kPredict;
   return off <= kMostReplayError ? Trust::kWiden : Trust::kCeilingOnly;

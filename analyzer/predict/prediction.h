@@ -26,6 +26,8 @@ struct Prediction {
 // section 7): up to 3 % a prediction, up to 10 % a wider interval, above or under 20 steps only a ceiling.
 enum class Trust { kPredict, kWiden, kCeilingOnly };
 
+inline constexpr size_t kLeastReplaySteps = 20;  // fewer allow upper bounds only
+
 struct ReplayCheck {
   double measured_ms = 0;
   double replayed_ms = 0;

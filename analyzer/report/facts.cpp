@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "analyzer/model/instances.h"
 
@@ -80,6 +81,15 @@ std::string framework(const model::Process& process) {
   return "";
 }
 
+std::string framework_words(const model::Process& process) {
+  std::string words = framework(process);
+  words.resize(std::min(words.size(), words.find('+')));  // "2.13.0+cu130": the build does not matter here
+  if (words.starts_with("torch ")) words.replace(0, 5, "PyTorch");
+  if (words.starts_with("tensorflow ")) words.replace(0, 10, "TensorFlow");
+  if (words.starts_with("jax ")) words.replace(0, 3, "JAX");
+  return words;
+}
+
 std::string device_name(const Report& report, const attribute::RankAttribution& rank) {
   if (rank.device == model::kNone)
     return rank.time(attribute::Category::DeviceUnobserved) > 0 ? "unobserved" : "cpu";
@@ -100,8 +110,8 @@ std::string end_words(const model::Process& process) {
   return "unknown";
 }
 
-std::vector<std::string> open_call_words(const model::Run& run, const model::Process& process) {
-  std::vector<std::string> result;
+std::vector<OpenCallWords> open_call_words(const model::Run& run, const model::Process& process) {
+  std::vector<OpenCallWords> result;
   for (size_t t = 0; t < process.threads.size(); ++t) {
     const model::Thread& thread = process.threads[t];
     if (thread.open_calls.empty()) continue;
@@ -115,11 +125,16 @@ std::vector<std::string> open_call_words(const model::Run& run, const model::Pro
     std::string who = t == process.training_thread ? "training thread"
                       : thread.name.empty()        ? "thread"
                                                    : thread.name;
+    std::string ago = waited_s > 0.001 ? fmt::format(", {:.3g} s before the last record", waited_s) : "";
     result.push_back(
-        fmt::format("{} {} in {}{}", who, thread.tid, calls,
-                    waited_s > 0.001 ? fmt::format(", {:.3g} s before the last record", waited_s) : ""));
+        {fmt::format("{} {} in {}{}", who, thread.tid, calls, ago), t == process.training_thread});
   }
   return result;
+}
+
+std::string three_digits(double value) {
+  const int decimals = std::abs(value) >= 100 ? 0 : std::abs(value) >= 10 ? 1 : 2;
+  return fmt::format("{:.{}f}", value, decimals);
 }
 
 double duration_s(const model::Run& run) {
@@ -142,7 +157,7 @@ double recorded_share(const Report& report) {
   return all > 0 ? double(recorded) / double(all) : 0;
 }
 
-std::optional<double> own_cost_share(const Report& report) {
+std::optional<double> overhead_share(const Report& report) {
   const bool is_imported = std::any_of(report.run.processes.begin(), report.run.processes.end(),
                                        [](const auto& process) { return !process.imported_from.empty(); });
   if (is_imported) return std::nullopt;

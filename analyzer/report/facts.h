@@ -30,15 +30,25 @@ std::vector<LoaderFacts> loader_facts(const model::Process& process);
 
 std::string fact(const model::Process& process, const std::string& key);  // "" if unknown
 std::string framework(const model::Process& process);                     // "torch 2.13.0", "" if none
+std::string framework_words(const model::Process& process);               // "PyTorch 2.13.0", "" if none
 std::string device_name(const Report& report, const attribute::RankAttribution& rank);  // "cpu" without one
 std::string end_words(const model::Process& process);  // "exited", "killed", "running", "exit code 3"
-std::vector<std::string> open_call_words(const model::Run& run, const model::Process& process);
+
+// What a thread had entered and not left when its process was last seen.
+struct OpenCallWords {
+  std::string sentence;  // "training thread 812 in DataLoader.__next__, 0.4 s before the last record"
+  bool is_training = false;
+};
+std::vector<OpenCallWords> open_call_words(const model::Run& run, const model::Process& process);
 
 double duration_s(const model::Run& run);
 double recorded_share(const Report& report);  // of the steps
 // Estimated; nothing for a trace that another profiler recorded.
-std::optional<double> own_cost_share(const Report& report);
-double matched_share(
-    const model::Run& run);  // of kernels and launches, those that have each other; 1 without any
+std::optional<double> overhead_share(const Report& report);
+// Of kernels and launches, those that have each other; 1 without any.
+double matched_share(const model::Run& run);
+
+// "148", "14.8", "1.48", "0.15": what a person reads of a measured number.
+std::string three_digits(double value);
 
 }  // namespace gpuwatch::report

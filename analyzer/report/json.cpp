@@ -85,7 +85,8 @@ Json job(const Report& report) {
   result["end_state"] = process ? end_words(*process) : "unknown";
   Json waiting = Json::array();
   if (process && process->end_state != model::EndState::kExited)
-    for (const std::string& words : open_call_words(report.run, *process)) waiting.push_back(clean(words));
+    for (const OpenCallWords& call : open_call_words(report.run, *process))
+      waiting.push_back(clean(call.sentence));
   result["open_calls"] = waiting;
   return result;
 }
@@ -300,8 +301,8 @@ nlohmann::ordered_json json(const Report& report) {
                        {"ceiling_speedup", verdict.ceiling_speedup}};
   result["trace"] = trace(report);
   result["coverage"] = coverage(report);
-  const std::optional<double> own_cost = own_cost_share(report);
-  result["overhead"] = {{"estimated_share", own_cost ? Json(*own_cost) : Json(nullptr)}};
+  const std::optional<double> overhead = overhead_share(report);
+  result["overhead"] = {{"estimated_share", overhead ? Json(*overhead) : Json(nullptr)}};
   result["ranks"] = Json::array();
   for (const attribute::RankAttribution& row : report.ranks) result["ranks"].push_back(rank(report, row));
   result["findings"] = Json::array();

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/advise/finding.h"
@@ -22,7 +23,9 @@ struct Report {
 
 struct TextStyle {
   bool colors = false;
-  size_t width = 100;  // columns; longer lines are wrapped
+  bool unicode = false;     // arrows and dashes beyond ASCII
+  bool is_verbose = false;  // every limit and every thread, not only those that bear on the conclusion
+  size_t width = 80;        // columns; longer lines are wrapped
 };
 
 std::string text(const Report& report, TextStyle style);
@@ -30,7 +33,10 @@ nlohmann::ordered_json json(const Report& report);
 
 nlohmann::ordered_json prediction_json(const predict::Prediction& prediction);
 
-// docs/findings.md, from the rules themselves.
+// From the rules themselves: documentation of one finding ("" for an unknown id), all in a line each, and
+// docs/findings.md.
+std::string explanation(std::string_view id, TextStyle style);
+std::string findings_list(TextStyle style);
 std::string findings_markdown();
 
 // The rank whose lines the text shows: the one that computes least.

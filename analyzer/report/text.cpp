@@ -1,112 +1,39 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fmt/color.h>
+// The report for people, from top to bottom: verdict, the job, where a step goes, how it ended, findings,
+// what would not help, how far to trust it, what could not be seen, what to do next.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "analyzer/advise/machine.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/cpu_time.h"
-#include "analyzer/model/stacks.h"
 #include "analyzer/report/facts.h"
+#include "analyzer/report/layout.h"
+#include "analyzer/report/step_rows.h"
 
 namespace gpuwatch::report {
 namespace {
 
 using advise::Finding;
 using advise::Severity;
-using attribute::Category;
-using attribute::Group;
 using attribute::RankAttribution;
-
-constexpr size_t kLabelWidth = 7;
-constexpr size_t kLeastWidth = 40;
-constexpr size_t kBarWidth = 20;
-
-// Columns of valid UTF-8 text. printable() leaves no character that is wider or narrower by design.
-size_t columns(std::string_view text) {
-  return size_t(std::count_if(text.begin(), text.end(),
-                              [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
-}
-
-class Writer {
- public:
-  explicit Writer(TextStyle style) : style_(style) { style_.width = std::max(style.width, kLeastWidth); }
-
-  void headline(const std::string& sentence, fmt::color color) {
-    size_t colon = sentence.find(": ");
-    std::string wrapped = wrap(sentence, 0);
-    if (style_.colors && colon != std::string::npos)
-      wrapped = fmt::format(fmt::emphasis::bold | fmt::fg(color), "{}", wrapped.substr(0, colon)) +
-                wrapped.substr(colon);
-    out_ += wrapped + "\n";
-  }
-
-  void line(std::string_view label, const std::string& words, bool strong = false) {
-    if (words.empty()) return;
-    std::string head = fmt::format("{:<{}}", label, kLabelWidth);
-    std::string body = wrap(words, kLabelWidth);
-    if (style_.colors) {
-      if (!label.empty()) head = fmt::format(fmt::emphasis::faint, "{}", head);
-      if (strong) body = fmt::format(fmt::emphasis::bold, "{}", body);
-    }
-    out_ += head + body + "\n";
-  }
-
-  void numbered(size_t number, const std::string& words) {
-    std::string head = fmt::format("{}. ", number);
-    std::string body = wrap(words, head.size());
-    out_ += (style_.colors ? fmt::format(fmt::emphasis::bold, "{}", head + body) : head + body) + "\n";
-  }
-
-  void detail(const std::string& words) {
-    if (!words.empty()) out_ += "   " + wrap(words, 3) + "\n";
-  }
-
-  std::string take() { return std::move(out_); }
-
- private:
-  // Breaks at spaces; what has none stays whole.
-  std::string wrap(const std::string& words, size_t indent) const {
-    std::string result;
-    size_t used = indent, begin = 0;
-    while (begin <= words.size()) {
-      size_t space = std::min(words.find(' ', begin), words.size());
-      std::string word = words.substr(begin, space - begin);
-      size_t width = columns(word);
-      if (begin > 0) {
-        if (used + 1 + width > style_.width) {
-          result += "\n" + std::string(indent, ' ');
-          used = indent;
-        } else {
-          result += ' ';
-          ++used;
-        }
-      }
-      result += word;
-      used += width;
-      begin = space + 1;
-    }
-    return result;
-  }
-
-  TextStyle style_;
-  std::string out_;
-};
 
 std::string clean(const std::string& text) {
   return io::printable(text);
 }
 
-std::string milliseconds(double ms) {
-  if (ms >= 100) return fmt::format("{:.0f}", ms);
-  return ms >= 10 ? fmt::format("{:.1f}", ms) : fmt::format("{:.2f}", ms);
+std::string joined(const std::vector<std::string>& parts) {
+  std::string result;
+  for (const std::string& part : parts) result += (result.empty() ? "" : ", ") + part;
+  return result;
 }
 
-std::string factor(double speedup) {
-  return speedup >= 9.95 ? fmt::format("{:.0f}", speedup) : fmt::format("{:.2f}", speedup);
+// "2.3", "14", and near 1 with the two decimals that matter there: "1.03".
+std::string times(double speedup) {
+  if (speedup < 1.095) return fmt::format("{:.2f}", speedup);
+  return speedup < 9.95 ? fmt::format("{:.1f}", speedup) : fmt::format("{:.0f}", speedup);
 }
 
 fmt::color verdict_color(const std::string& id) {
@@ -115,121 +42,31 @@ fmt::color verdict_color(const std::string& id) {
                                                                          : fmt::color::red;
 }
 
-std::string run_words(const Report& report, const RankAttribution& rank) {
+bool is_complaint(const Finding& finding) {
+  return finding.severity != Severity::kInfo;
+}
+
+// ---- the job --------------------------------------------------------------------------------------------
+
+constexpr double kMostlyRecorded = 0.9;  // of the steps: what is missing then is warm-up
+
+std::string job_words(const Report& report, const RankAttribution& rank) {
   const model::Process& process = report.run.processes.at(rank.process);
-  std::string script = process.script.empty() ? process.executable : process.script;
-  std::string words = clean(script.substr(script.find_last_of('/') + 1));
-  if (std::string name = framework(process); !name.empty()) words += ", " + clean(name);
-  size_t devices = std::max<size_t>(1, report.ranks.size());
-  words += fmt::format(", {}x {}", devices, clean(device_name(report, rank)));
-  StepFacts facts = step_facts(rank);
-  words += fmt::format(", {} steps ({} in detail)", facts.count, facts.recorded);
-  if (process.is_running) words += ", still running";
-  return words;
-}
-
-std::string now_words(const RankAttribution& rank, const model::Process& process) {
-  StepFacts facts = step_facts(rank);
-  if (facts.recorded == 0) return "";
-  std::string words = fmt::format("{} ms a step", milliseconds(facts.mean_ms));
-  if (facts.samples_per_step > 0)
-    words =
-        fmt::format("{:.4g} samples/s, batch {:.4g}, {}", facts.samples_per_s, facts.samples_per_step, words);
-  for (const LoaderFacts& loader : loader_facts(process)) {
-    if (loader.batches == 0) continue;
-    if (loader.loader->num_workers >= 0) words += fmt::format(", num_workers {}", loader.loader->num_workers);
-    break;
-  }
-  return words;
-}
-
-std::string step_words(const RankAttribution& rank) {
-  double compute = rank.share(Category::Compute);
-  double data = rank.share(Group::Input);
-  double copy = rank.share(Category::CopyH2D) + rank.share(Category::CopyD2H) +
-                rank.share(Category::CopyD2D) + rank.share(Category::CopyStaging);
-  double comm = rank.share(Category::CommTransfer) + rank.share(Category::CommWaitPeer) +
-                rank.share(Category::CommUnsplit);
-  double hidden = rank.share(Category::DeviceUnobserved);
-  double other = std::max(0.0, 1 - compute - data - copy - comm - hidden);
-  size_t filled = std::min(kBarWidth, size_t(std::lround(compute * kBarWidth)));
-  std::string words = fmt::format("compute {:.0f} % [{}{}]", 100 * compute, std::string(filled, '#'),
-                                  std::string(kBarWidth - filled, '.'));
-  auto add = [&](const char* name, double share) {
-    if (share >= 0.005)
-      words += fmt::format("{} {} {:.0f}", words.back() == ']' ? "" : ",", name, 100 * share);
-  };
-  add("data", data);
-  add("copy", copy);
-  add("communication", comm);
-  add("not observed", hidden);
-  add("other", other);
-  return words;
-}
-
-// Causes that a worker's own work is behind.
-bool is_workers_work(Category category) {
-  return category == Category::InputTransform || category == Category::InputIo ||
-         category == Category::InputCollate || category == Category::InputCpuStarved ||
-         category == Category::InputHeadOfLine;
-}
-
-std::string place_words(const model::StackFrame& frame) {
-  const std::string location = clean(frame.location());
-  return fmt::format(" ({} {})", location.substr(location.find_last_of('/') + 1), clean(frame.function));
-}
-
-// Without workers nobody waits, and nobody looks: the method that makes a sample is all that is known.
-std::string inline_place(const model::Process& process) {
-  std::vector<size_t> batches(process.loaders.size());
-  for (const model::LoaderEpoch& epoch : process.epochs) batches.at(epoch.loader) += epoch.batches.size();
-  const auto most = std::max_element(batches.begin(), batches.end());
-  if (most == batches.end()) return "";
-  const model::Loader& loader = process.loaders[size_t(most - batches.begin())];
-  const auto code = loader.num_workers == 0 ? model::sample_code(loader) : std::nullopt;
-  return code ? place_words(*code) : "";
-}
-
-// " (data.py:41 augment)": where the workers of the loader with most samples were seen most; "" if nowhere
-// for the larger part of the time.
-std::string worker_place(const model::Run& run, const model::Process& process) {
-  constexpr size_t kLeastSamples =
-      10;  // 5 of 10 at one place: that place has more than a fifth (binomial, 95 %)
-  constexpr double kLeastShare = 0.5;
-  model::WorkerActivity most;
-  for (uint32_t loader = 0; loader < process.loaders.size(); ++loader) {
-    model::WorkerActivity activity = model::worker_activity(run, process, loader);
-    if (activity.stack_samples > most.samples) most = std::move(activity);
-  }
-  if (most.samples < kLeastSamples || most.functions.front().share < kLeastShare) return "";
-  return place_words(most.functions.front().frame);
-}
-
-// The causes behind what is lost, largest first.
-std::string why_words(const model::Run& run, const RankAttribution& rank) {
-  constexpr size_t kMost = 4;
-  constexpr double kLeast = 0.01;
-  std::vector<Category> causes;
-  for (size_t i = 0; i < attribute::kCategoryCount; ++i) {
-    auto category = static_cast<Category>(i);
-    if (category != Category::Compute && rank.share(category) >= kLeast) causes.push_back(category);
-  }
-  std::stable_sort(causes.begin(), causes.end(),
-                   [&](Category a, Category b) { return rank.time(a) > rank.time(b); });
-  std::string words;
-  bool has_place = false;
-  for (size_t i = 0; i < std::min(kMost, causes.size()); ++i) {
-    words += fmt::format("{}{} {} ms", i ? ", " : "", attribute::info(causes[i]).words,
-                         milliseconds(double(rank.time(causes[i])) / double(rank.steps.size()) / 1e6));
-    if (!has_place && is_workers_work(causes[i])) {
-      const model::Process& process = run.processes.at(rank.process);
-      std::string place = worker_place(run, process);
-      if (place.empty() && causes[i] == Category::InputTransform) place = inline_place(process);
-      words += place;
-      has_place = !place.empty();
-    }
-  }
-  return words;
+  const std::string script = process.script.empty() ? process.executable : process.script;
+  std::vector<std::string> parts{clean(script.substr(script.find_last_of('/') + 1))};
+  if (const std::string name = framework_words(process); !name.empty()) parts.push_back(clean(name));
+  parts.push_back(
+      fmt::format("{}x {}", std::max<size_t>(1, report.ranks.size()),
+                  rank.device == model::kNone && rank.time(attribute::Category::DeviceUnobserved) == 0
+                      ? "CPU"
+                      : clean(device_name(report, rank))));
+  const StepFacts steps = step_facts(rank);
+  const bool is_mostly_recorded = double(steps.recorded) >= kMostlyRecorded * double(steps.count);
+  parts.push_back(is_mostly_recorded
+                      ? fmt::format("{} steps", steps.count)
+                      : fmt::format("{} steps ({} recorded in detail)", steps.count, steps.recorded));
+  if (process.is_running) parts.push_back("still running");
+  return joined(parts);
 }
 
 std::string cpu_words(const model::Process& process) {
@@ -238,76 +75,52 @@ std::string cpu_words(const model::Process& process) {
   if (span.length() <= 0) return "";
   const model::CpuTime time = model::cpu_time(process, span);
   const double cores = (time.own_ns + time.workers_ns) / double(span.length());
-  return fmt::format("{}{:.1f} of {} cores used", time.is_least ? "at least " : "", cores, process.cpu_count);
+  return fmt::format("{}{:.1f} of {} CPU cores used", time.is_least ? "at least " : "", cores,
+                     process.cpu_count);
 }
 
-std::string short_location(const std::string& location) {
-  std::string safe = clean(location);
-  return safe.substr(safe.find_last_of('/') + 1);
-}
-
-std::string finding_words(const Finding& finding, bool is_first) {
-  std::string words = is_first ? "" : "then ";
-  words += clean(finding.fix.summary.empty() ? finding.title : finding.fix.summary);
-  if (!finding.fix.location.empty()) words += fmt::format(" ({})", short_location(finding.fix.location));
-  if (finding.prediction) {
-    const predict::Prediction& p = *finding.prediction;
-    const char* unit = p.metric == "step_ms" ? "ms" : "samples/s";
-    words += fmt::format("   {} -> {} {} ({}-{}), {}-{}x", milliseconds(p.now),
-                         milliseconds(p.value.expected), unit, milliseconds(p.value.low),
-                         milliseconds(p.value.high), factor(p.speedup.low), factor(p.speedup.high));
-  } else if (finding.ceiling_speedup) {
-    words += fmt::format("   at most {} times", factor(*finding.ceiling_speedup));
-  }
-  return words;
-}
-
-void write_findings(Writer& writer, const std::vector<Finding>& findings) {
-  size_t number = 0;
-  bool is_first = true;
-  for (const Finding& finding : findings) {
-    if (finding.severity == Severity::kInfo) continue;
-    writer.numbered(++number, finding_words(finding, is_first || finding.is_conditional));
-    writer.detail(clean(finding.title));
-    if (finding.prediction && !finding.is_conditional) is_first = false;
-  }
-  for (const Finding& finding : findings)
-    if (finding.severity == Severity::kInfo && finding.id != "healthy")
-      writer.line("note", clean(finding.title) +
-                              (finding.fix.summary.empty() ? "" : "; " + clean(finding.fix.summary)));
-}
-
-std::string joined(const std::vector<std::string>& parts, const char* between) {
-  std::string result;
-  for (const std::string& part : parts) result += (result.empty() ? "" : between) + part;
-  return result;
-}
-
-std::string trust_words(const Report& report) {
+std::string speed_words(const RankAttribution& rank, const model::Process& process) {
+  const StepFacts steps = step_facts(rank);
+  if (steps.recorded == 0) return "";
   std::vector<std::string> parts;
-  if (report.diagnosis.replay)
-    parts.push_back(fmt::format("replay off {:.1f} %", 100 * std::abs(report.diagnosis.replay->error())));
-  if (const std::optional<double> own_cost = own_cost_share(report))
-    parts.push_back(fmt::format("own cost about {:.1g} %", std::max(0.01, 100 * *own_cost)));
-  uint64_t lost = 0;
-  for (const model::Process& process : report.run.processes)
-    for (const auto& [reason, count] : process.dropped_records) lost += count;
-  parts.push_back(fmt::format("lost {}", lost));
-  if (report.run.kernels_total > 0)
-    parts.push_back(fmt::format("kernels matched {:.0f} %", 100 * matched_share(report.run)));
-  return joined(parts, ", ");
+  if (steps.samples_per_step > 0) {
+    parts.push_back(fmt::format("{:.4g} samples/s", steps.samples_per_s));
+    parts.push_back(fmt::format("batch {:.4g}", steps.samples_per_step));
+  }
+  parts.push_back(fmt::format("{} ms a step", three_digits(steps.mean_ms)));
+  for (const LoaderFacts& loader : loader_facts(process)) {
+    if (loader.batches == 0) continue;
+    if (loader.loader->num_workers >= 0)
+      parts.push_back(fmt::format("num_workers={}", loader.loader->num_workers));
+    break;
+  }
+  if (const std::string cpu = cpu_words(process); !cpu.empty()) parts.push_back(cpu);
+  return joined(parts);
 }
 
-std::string next_words(const std::vector<Finding>& findings, const advise::Verdict& verdict) {
-  for (const Finding& finding : findings) {
-    if (finding.severity == Severity::kInfo) continue;
-    std::string where =
-        finding.fix.location.empty() ? "make change 1" : "change " + short_location(finding.fix.location);
-    return where + ", run again, compare the two reports";
-  }
-  if (verdict.id == "too-short") return "record a longer run";
-  return verdict.id == "healthy" || verdict.id == "cpu-job" || verdict.id == "compute-bound" ? "nothing" : "";
+void write_job(Layout& layout, const Report& report, const RankAttribution& rank) {
+  layout.blank();
+  layout.paragraph(job_words(report, rank));
+  layout.paragraph(speed_words(rank, report.run.processes.at(rank.process)));
 }
+
+// ---- where a step goes ------------------------------------------------------------------------------------
+
+void write_step(Layout& layout, const Report& report, const RankAttribution& rank) {
+  constexpr size_t kBar = 10, kLeastWithBar = 60;
+  layout.blank();
+  layout.paragraph("where a step goes");
+  for (const StepRow& row : step_rows(report, rank)) {
+    std::string head =
+        fmt::format("  {:<14} {:>5} ms {:>3.0f}%  ", row.label, three_digits(row.ms), 100 * row.share);
+    if (layout.width() >= kLeastWithBar)
+      head += fmt::format("{:<{}}  ", std::string(size_t(std::lround(row.share * kBar)), '#'), kBar);
+    layout.row(head, row.causes, columns(row.causes));
+  }
+}
+
+// ---- how the job ended
+// --------------------------------------------------------------------------------------
 
 // A process that serves one that trains, as loader workers do and those of torch.compile, which it kills at
 // its end.
@@ -322,32 +135,189 @@ bool is_helper(const model::Run& run, const model::Process& process) {
   return false;
 }
 
-// A job that did not end by itself: how it ended, and what each thread waited in.
-void write_end(Writer& writer, const Report& report) {
-  for (const model::Process& process : report.run.processes) {
-    if (is_helper(report.run, process)) continue;
-    if (process.end_state != model::EndState::kKilledOrRunning || process.is_running) continue;
-    writer.line(
-        "end",
-        fmt::format("process {} was killed or lost its machine: its last record has no end", process.pid),
-        true);
-    constexpr size_t kMostThreads = 8;
-    std::vector<std::string> waiting = open_call_words(report.run, process);
-    for (size_t i = 0; i < std::min(kMostThreads, waiting.size()); ++i)
-      writer.line(i ? "" : "was in", clean(waiting[i]));
-    if (waiting.size() > kMostThreads)
-      writer.line("", fmt::format("and {} more threads", waiting.size() - kMostThreads));
+// Of the threads of a killed process, what the training thread waited in says why; libraries' threads wait
+// all the time.
+void write_waits(Layout& layout, const Report& report, const model::Process& process, bool all_threads) {
+  size_t hidden = 0;
+  for (const OpenCallWords& call : open_call_words(report.run, process)) {
+    if (call.is_training || all_threads)
+      layout.labelled("", clean(call.sentence));
+    else
+      ++hidden;
   }
+  if (hidden > 0)
+    layout.labelled("", fmt::format("{} other thread{} inside a call, too (-v lists them)", hidden,
+                                    hidden == 1 ? " was" : "s were"));
+}
+
+void write_end(Layout& layout, const Report& report, bool all_threads) {
+  for (const model::Process& process : report.run.processes) {
+    if (is_helper(report.run, process) || process.is_running) continue;
+    if (process.end_state == model::EndState::kKilledOrRunning) {
+      layout.blank();
+      layout.labelled("killed", fmt::format("process {} was killed, or its machine was lost", process.pid));
+      write_waits(layout, report, process, all_threads);
+    } else if (process.end_state == model::EndState::kExited && process.exit_code != 0) {
+      layout.blank();
+      layout.labelled("ended",
+                      fmt::format("process {} ended with exit code {}", process.pid, process.exit_code));
+    }
+  }
+}
+
+// ---- findings
+// -----------------------------------------------------------------------------------------------
+
+std::string short_location(const std::string& location) {
+  const std::string safe = clean(location);
+  return safe.substr(safe.find_last_of('/') + 1);
+}
+
+std::string gain_words(const Layout& layout, const Finding& finding) {
+  if (finding.prediction) {
+    const predict::Prediction& p = *finding.prediction;
+    return fmt::format("{} {} {} {}, {}x ({}{}{}x)", three_digits(p.now), layout.arrow(),
+                       three_digits(p.value.expected), p.metric == "step_ms" ? "ms a step" : "samples/s",
+                       times(p.speedup.expected), times(p.speedup.low), layout.dash(), times(p.speedup.high));
+  }
+  if (finding.ceiling_speedup) return fmt::format("up to {}x", times(*finding.ceiling_speedup));
+  return "";
+}
+
+// "Set num_workers=4" becomes "Then set num_workers=4"; names like OMP_NUM_THREADS keep their first letter.
+std::string after_another(std::string fix) {
+  if (fix.size() > 1 && fix[0] >= 'A' && fix[0] <= 'Z' && fix[1] >= 'a' && fix[1] <= 'z')
+    fix[0] = char(fix[0] - 'A' + 'a');
+  return "Then " + fix;
+}
+
+std::string fix_words(const Finding& finding, bool is_after_another) {
+  std::string words = clean(finding.fix.summary.empty() ? finding.title : finding.fix.summary);
+  if (is_after_another) words = after_another(std::move(words));
+  if (!finding.fix.location.empty()) words += fmt::format(" ({})", short_location(finding.fix.location));
+  return words;
+}
+
+std::string evidence_number(double value) {
+  return value == std::floor(value) ? fmt::format("{:.0f}", value) : three_digits(value);
+}
+
+// "data stall 94% of the step; time to make a batch 614 ms"
+std::string evidence_words(const Finding& finding) {
+  constexpr size_t kShown = 2;
+  std::string words;
+  for (size_t i = 0; i < std::min(kShown, finding.evidence.size()); ++i) {
+    const advise::Evidence& row = finding.evidence[i];
+    const std::string unit = clean(row.unit);
+    words += fmt::format("{}{} {}{}{}", i ? "; " : "", clean(row.what), evidence_number(row.value),
+                         unit.starts_with('%') ? "" : " ", unit);
+  }
+  return words;
+}
+
+void write_findings(Layout& layout, const std::vector<Finding>& findings) {
+  constexpr size_t kIndent = 3;
+  size_t number = 0;
+  bool is_after_another = false;
+  for (const Finding& finding : findings) {
+    if (!is_complaint(finding)) continue;
+    layout.blank();
+    const std::string fix = fix_words(finding, is_after_another && !finding.is_conditional);
+    layout.both_ends(fmt::format("{}. {}", ++number, fix), gain_words(layout, finding), kIndent);
+    layout.paragraph(clean(finding.title), kIndent);
+    layout.paragraph(evidence_words(finding), kIndent);
+    if (finding.prediction && !finding.is_conditional) is_after_another = true;
+  }
+}
+
+// ---- closing lines
+// ------------------------------------------------------------------------------------------
+
+void write_notes(Layout& layout, const std::vector<Finding>& findings) {
+  for (const Finding& finding : findings) {
+    if (is_complaint(finding) || finding.id == "healthy") continue;
+    const std::string fix = clean(finding.fix.summary);
+    layout.labelled("note", clean(finding.title) + (fix.empty() ? "" : ". " + fix));
+  }
+}
+
+std::string trust_words(const predict::ReplayCheck& replay) {
+  switch (replay.trust()) {
+    case predict::Trust::kPredict:
+      return "high: ";
+    case predict::Trust::kWiden:
+      return "medium, intervals are wider: ";
+    case predict::Trust::kCeilingOnly:
+      break;
+  }
+  return "low, gains are upper bounds: ";
+}
+
+std::string confidence_words(const Report& report) {
+  std::vector<std::string> parts;
+  const auto& replay = report.diagnosis.replay;
+  if (replay) parts.push_back(fmt::format("model error {:.1f}%", 100 * std::abs(replay->error())));
+  if (const std::optional<double> overhead = overhead_share(report))
+    parts.push_back(fmt::format("overhead {:.1g}%", std::max(0.01, 100 * *overhead)));
+  uint64_t dropped = 0;
   for (const model::Process& process : report.run.processes)
-    if (!is_helper(report.run, process) && process.end_state == model::EndState::kExited &&
-        process.exit_code != 0)
-      writer.line("end", fmt::format("process {} ended with exit code {}", process.pid, process.exit_code),
-                  true);
+    for (const auto& [reason, count] : process.dropped_records) dropped += count;
+  parts.push_back(dropped > 0 ? fmt::format("{} records dropped", dropped) : "no records dropped");
+  if (report.run.kernels_total > 0) {
+    const double matched = matched_share(report.run);
+    parts.push_back(matched == 1
+                        ? "all kernels matched to their launches"
+                        : fmt::format("{:.1f}% of kernels matched to their launches", 100 * matched));
+  }
+  return (replay ? trust_words(*replay) : "") + joined(parts);
+}
+
+std::string next_words(const Report& report) {
+  const std::string& verdict = report.diagnosis.verdict.id;
+  for (const Finding& finding : report.diagnosis.findings) {
+    if (!is_complaint(finding)) continue;
+    const std::string where =
+        finding.fix.location.empty() ? "" : fmt::format(" ({})", short_location(finding.fix.location));
+    return fmt::format("make change 1{}, run again and compare", where);
+  }
+  if (verdict == "too-short") return "record a longer run";
+  return verdict == "healthy" || verdict == "cpu-job" || verdict == "compute-bound" ? "nothing" : "";
+}
+
+void write_next(Layout& layout, const Report& report) {
+  layout.labelled("next", next_words(report));
+  const auto& findings = report.diagnosis.findings;
+  const auto first = std::ranges::find_if(findings, is_complaint);
+  if (first != findings.end()) layout.labelled("learn more", "gpuwatch explain " + first->id);
+}
+
+void write_limits(Layout& layout, const std::vector<advise::Limit>& limits, bool all) {
+  size_t hidden = 0;
+  bool is_first = true;
+  for (const advise::Limit& limit : limits) {
+    if (!all && !limit.bears_on_conclusion) {
+      ++hidden;
+      continue;
+    }
+    layout.labelled(is_first ? "not seen" : "", io::printable(limit.sentence, 512));
+    is_first = false;
+  }
+  if (hidden > 0 && !is_first) layout.labelled("", fmt::format("-v shows {} more", hidden));
+}
+
+void write_closing(Layout& layout, const Report& report, bool has_steps, bool all_limits) {
+  layout.blank();
+  write_notes(layout, report.diagnosis.findings);
+  layout.labelled("no gain", joined(report.diagnosis.no_gain));
+  if (has_steps) layout.labelled("confidence", confidence_words(report));
+  write_limits(layout, report.diagnosis.limits, all_limits);
+  write_next(layout, report);
 }
 
 }  // namespace
 
 const RankAttribution* shown_rank(const Report& report) {
+  using attribute::Group;
   const RankAttribution* shown = nullptr;
   for (const RankAttribution& rank : report.ranks)
     if (!shown || shown->steps.empty() ||
@@ -357,28 +327,17 @@ const RankAttribution* shown_rank(const Report& report) {
 }
 
 std::string text(const Report& report, TextStyle style) {
-  Writer writer(style);
-  const advise::Diagnosis& diagnosis = report.diagnosis;
-  writer.headline(clean(diagnosis.verdict.sentence), verdict_color(diagnosis.verdict.id));
+  Layout layout(style);
+  const advise::Verdict& verdict = report.diagnosis.verdict;
+  layout.headline(io::printable(verdict.sentence, 512), verdict_color(verdict.id));
   const RankAttribution* rank = shown_rank(report);
-  if (rank) {
-    const model::Process& process = report.run.processes.at(rank->process);
-    writer.line("run", run_words(report, *rank));
-    if (!rank->steps.empty()) {
-      writer.line("now", now_words(*rank, process));
-      writer.line("step", step_words(*rank));
-      writer.line("why", why_words(report.run, *rank));
-    }
-    writer.line("CPU", cpu_words(process));
-  }
-  write_end(writer, report);
-  write_findings(writer, diagnosis.findings);
-  if (!diagnosis.no_gain.empty()) writer.line("no gain", " " + joined(diagnosis.no_gain, ", "));
-  if (rank && !rank->steps.empty()) writer.line("trust", trust_words(report));
-  for (size_t i = 0; i < diagnosis.limits.size(); ++i)
-    writer.line(i ? "" : "unseen", clean(diagnosis.limits[i].sentence));
-  writer.line("next", next_words(diagnosis.findings, diagnosis.verdict));
-  return writer.take();
+  const bool has_steps = rank && !rank->steps.empty();
+  if (rank) write_job(layout, report, *rank);
+  if (has_steps) write_step(layout, report, *rank);
+  write_end(layout, report, style.is_verbose);
+  write_findings(layout, report.diagnosis.findings);
+  write_closing(layout, report, has_steps, style.is_verbose);
+  return layout.take();
 }
 
 }  // namespace gpuwatch::report

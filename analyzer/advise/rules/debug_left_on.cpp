@@ -87,7 +87,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   }
   if (first.empty()) return std::nullopt;
   finding.title = fmt::format("Debugging is on ({}): {}", names, costs);
-  finding.fix.change = NamedChange{first, "off"};
+  finding.fix.change = NamedChange{std::string(first), "off"};
   finding.fix.summary = unset;
   finding.ceiling_speedup = ceiling(input, first == "CUDA_LAUNCH_BLOCKING");
   if (finding.ceiling_speedup) {

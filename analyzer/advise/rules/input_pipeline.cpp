@@ -53,7 +53,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {{"waiting for data", 100 * lost, "% of the step"},
                       {"CPUs", double(input.process.cpu_count), "cores"}};
   finding.fix.summary = advice->summary;
-  finding.fix.change = NamedChange{advice->setting, advice->value};
+  finding.fix.change = NamedChange{std::string(advice->setting), std::string(advice->value)};
   finding.fix.snippet = advice->snippet;
   finding.fix.location = loader->location;
   finding.ceiling_speedup = std::max(1.0, input.now_ms / std::max(input.input_floor_ms(), 1e-6));

@@ -81,7 +81,7 @@ void name_fix(Finding& finding, const RuleInput& input, double factor) {
   const double samples = input.rank.series.samples_per_step;
   const double batch = loader && loader->batch_size > 0 ? loader->batch_size : samples;
   const std::string value =
-      fmt::format(batch > 0 ? "{:.0f}" : "x{:.0f}", batch > 0 ? batch * factor : factor);
+      batch > 0 ? fmt::format("{:.0f}", batch * factor) : fmt::format("x{:.0f}", factor);
   finding.fix.change = StreamChange{StreamEdit::kScaleBatch, "batch_size", value};
   finding.fix.summary =
       fmt::format("{}; changes optimisation: retune the learning rate",

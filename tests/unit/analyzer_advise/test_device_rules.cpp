@@ -87,7 +87,7 @@ TEST(PinMemory, PredictsWithTheBandwidthOfARecordedPinnedCopy) {
   Diagnosis diagnosis = diagnose_device(step, {{Category::CopyStaging, 0.2}, {Category::CopyH2D, 0.3}});
   const Finding* finding = find(diagnosis, "pin-memory");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.setting, "pin_memory");
+  EXPECT_EQ(setting_name(finding->fix.change), "pin_memory");
   expect_prediction(finding, {step[0], pinned, pinned});
 }
 
@@ -160,7 +160,7 @@ TEST(LaunchBound, PredictsAGraph) {
       diagnose_device(step, {{Category::LaunchDispatch, 0.5}, {Category::LaunchApi, 0.25}}, false);
   const Finding* finding = find(diagnosis, "launch-bound");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.setting, "CUDA graph");
+  EXPECT_EQ(setting_name(finding->fix.change), "CUDA graph");
   ASSERT_TRUE(finding->prediction);
   EXPECT_GT(finding->prediction->speedup.low, 2);
   // The device is the slower one: kernels at once behind one another, or with a microsecond between them.
@@ -176,7 +176,7 @@ TEST(LaunchBound, PredictsWhatTheCompilerKeeps) {
   const Diagnosis diagnosis = diagnose_device(step, shares);
   const Finding* finding = find(diagnosis, "launch-bound");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.setting, "torch.compile");
+  EXPECT_EQ(setting_name(finding->fix.change), "torch.compile");
   EXPECT_NE(finding->fix.summary.find("with a CUDA graph of the whole step"), std::string::npos);
   ASSERT_TRUE(finding->prediction);
   const double kept_ms = 0.012 * (30 + 0.15 * 199), first_ms = 0.012, device_ms = 0.3;
@@ -193,7 +193,7 @@ TEST(LaunchBound, NamesAGraphForAFewLaunches) {
       diagnose_device(step, {{Category::LaunchDispatch, 0.5}, {Category::LaunchApi, 0.25}});
   const Finding* finding = find(diagnosis, "launch-bound");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.setting, "CUDA graph");
+  EXPECT_EQ(setting_name(finding->fix.change), "CUDA graph");
 }
 
 TEST(LaunchBound, LeavesLongHostWorkAlone) {
@@ -208,7 +208,7 @@ TEST(SmallBatch, DoublesWhileTheDeviceIsHalfEmpty) {
   ASSERT_NE(finding, nullptr);
   ASSERT_TRUE(finding->prediction);
   EXPECT_EQ(finding->prediction->metric, "samples_per_s");
-  EXPECT_EQ(finding->fix.value, "512");  // 192 blocks still fit on 200 places
+  EXPECT_EQ(setting_value(finding->fix.change), "512");  // 192 blocks still fit on 200 places
   EXPECT_GT(finding->prediction->speedup.expected, 10);
   EXPECT_EQ(diagnosis.verdict.id, "compute-bound");
 }
@@ -248,7 +248,7 @@ TEST(GpuUnused, SaysWhy) {
   job.process().facts["torch"] = "2.13.0+cu130";
   job.process().facts["CUDA_VISIBLE_DEVICES"] = "";
   diagnosis = diagnose(job.run, job.ranks);
-  EXPECT_EQ(find(diagnosis, "gpu-unused")->fix.setting, "CUDA_VISIBLE_DEVICES");
+  EXPECT_EQ(setting_name(find(diagnosis, "gpu-unused")->fix.change), "CUDA_VISIBLE_DEVICES");
 }
 
 // "At most 16 times" may be nothing; "1.4 to 1.6 times" is not.

@@ -63,7 +63,7 @@ TEST(InputStorage, IsLocalReadingThatIsSlowerThanThePageCache) {
   const Diagnosis diagnosis = diagnose_job(job);
   const Finding* finding = find(diagnosis, "input-storage");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.value, "2e+03 MB/s");  // 8 MB in the 4 ms of a step
+  EXPECT_EQ(setting_value(finding->fix.change), "2e+03 MB/s");  // 8 MB in the 4 ms of a step
   EXPECT_EQ(find(diagnosis, "input-small-files"), nullptr);
   EXPECT_EQ(find(diagnosis, "input-remote-storage"), nullptr);
 }
@@ -97,7 +97,7 @@ TEST(InputSmallFiles, NamesHowManyGoIntoAShard) {
   const Diagnosis diagnosis = diagnose_job(job);
   const Finding* finding = find(diagnosis, "input-small-files");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.value, "16384");  // 256 MiB of 16 KiB
+  EXPECT_EQ(setting_value(finding->fix.change), "16384");  // 256 MiB of 16 KiB
   EXPECT_TRUE(finding->ceiling_speedup);
   EXPECT_EQ(find(diagnosis, "input-storage"), nullptr);
 }
@@ -154,7 +154,7 @@ TEST(InputCacheable, IsReadingTheSameAgainBesideFreeMemory) {
   const Finding* finding = nullptr;
   const Diagnosis diagnosis = diagnose_job(two_epochs(1, 2'000'000'000));
   ASSERT_NE(finding = find(diagnosis, "input-cacheable"), nullptr);
-  EXPECT_EQ(finding->fix.value, "763 MiB");  // 100 times 8 MB
+  EXPECT_EQ(setting_value(finding->fix.change), "763 MiB");  // 100 times 8 MB
 }
 
 TEST(InputCacheable, IsSilentWhereItDoesNotFitOrIsCachedAlready) {
@@ -174,7 +174,7 @@ TEST(CollateCost, IsCollatingThatTakesMostOfTheFetch) {
   const Finding* workers = find(diagnosis, "dataloader-workers");
   ASSERT_NE(workers, nullptr);
   LoaderJob fixed = wanted;
-  fixed.workers = std::stoi(workers->fix.value);
+  fixed.workers = std::stoi(setting_value(workers->fix.change));
   fixed.service_ms = [](size_t) { return 3.0; };
   const double really = test::loader_schedule(fixed).mean_step_ms();
   EXPECT_LE(finding->prediction->value.low, really);
@@ -246,7 +246,7 @@ TEST(PaddingWaste, ComparesSamplesWithTheirBatch) {
   });
   const Finding* finding = find(diagnosis, "padding-waste");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.setting, "batch_sampler");
+  EXPECT_EQ(setting_name(finding->fix.change), "batch_sampler");
   EXPECT_DOUBLE_EQ(finding->evidence[0].value, 50);
   EXPECT_GT(*finding->ceiling_speedup, 2);  // of work in proportion to the square a quarter is left
   EXPECT_LE(*finding->ceiling_speedup, 4);
@@ -260,7 +260,7 @@ TEST(PaddingWaste, TellsAFixedLength) {
   });
   const Finding* finding = find(diagnosis, "padding-waste");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.setting, "padding");
+  EXPECT_EQ(setting_name(finding->fix.change), "padding");
 }
 
 TEST(PaddingWaste, TakesLongSamplesForWhatTheyAre) {

@@ -208,7 +208,7 @@ TEST(LoaderReplay, CountsHalfOfARestartForThePassAndHalfForEachWorker) {
   auto restart_ms = [&](int workers) { return 100 * (step_ms(recording, workers) - step_ms(free, workers)); };
   EXPECT_NEAR(restart_ms(2), 20, 1e-6);
   EXPECT_NEAR(restart_ms(4), (20 + 40) / 2.0, 1e-6);
-  const Range range = replay_estimate(recording, {4, 2, true});
+  const Estimate range = replay_estimate(recording, {4, 2, true});
   EXPECT_LE(range.low, step_ms(free, 4) + 0.2 + 1e-6);   // all of it the epoch's
   EXPECT_GE(range.high, step_ms(free, 4) + 0.4 - 1e-6);  // all of it the workers'
 }
@@ -223,7 +223,7 @@ TEST(LoaderReplay, LosesTimeWhereACoreIsIdleBesideACrowdedOne) {
   EXPECT_NEAR(at_once, 17, 0.4);
   recording.scheduling.looks = 3;
   EXPECT_GT(step_ms(recording, 2), at_once * 1.01);
-  const Range range = replay_estimate(recording, {2, 2, true});
+  const Estimate range = replay_estimate(recording, {2, 2, true});
   EXPECT_LE(range.low, at_once);
   EXPECT_GE(range.high, step_ms(recording, 2) - 1e-6);
   EXPECT_NEAR(step_ms(constant(24, 10, 1, 8), 2), 12, 0.1);  // no core is short: nothing is lost
@@ -236,13 +236,13 @@ TEST(LoaderReplay, KnowsTheMeanOfDataThatWereReadToTheirEnd) {
     epoch.batches[i] = {.service_ns = i < 40 ? 100e6 : 5e6, .think_ns = 4e6};
   recording.setting.workers = 1;
   const LoaderSetting inline_fetches{.workers = 0};
-  const Range of_a_sample = replay_estimate(recording, inline_fetches);
+  const Estimate of_a_sample = replay_estimate(recording, inline_fetches);
   EXPECT_GT(of_a_sample.high, of_a_sample.low * 1.02);
   epoch.is_whole = true;  // another order of the same batches
-  const Range of_all = replay_estimate(recording, inline_fetches);
+  const Estimate of_all = replay_estimate(recording, inline_fetches);
   EXPECT_NEAR(of_all.low, 18.5, 1e-6);
   EXPECT_NEAR(of_all.high, 18.5, 1e-6);
-  const Range waits = replay_estimate(recording, {.workers = 2});  // the order matters to a buffer
+  const Estimate waits = replay_estimate(recording, {.workers = 2});  // the order matters to a buffer
   EXPECT_GT(waits.high, waits.low);
 }
 

@@ -34,8 +34,8 @@ TEST(DataloaderWorkers, NamesTheSmallestCountThatIsEnough) {
   ASSERT_FALSE(diagnosis.findings.empty());
   const Finding& first = diagnosis.findings.front();
   EXPECT_EQ(first.id, "dataloader-workers");
-  EXPECT_EQ(first.fix.setting, "num_workers");
-  EXPECT_EQ(first.fix.value, "3");
+  EXPECT_EQ(setting_name(first.fix.change), "num_workers");
+  EXPECT_EQ(setting_value(first.fix.change), "3");
   EXPECT_EQ(first.fix.location, "/home/a/train.py:88");
   ASSERT_TRUE(first.prediction);
   LoaderJob fixed = job;
@@ -75,7 +75,7 @@ TEST(DataloaderWorkers, NamesNoMoreThanTheCores) {
   const Diagnosis diagnosis = diagnose_loader(job);
   const Finding* finding = find(diagnosis, "dataloader-workers");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.value, "2");
+  EXPECT_EQ(setting_value(finding->fix.change), "2");
 }
 
 TEST(DataloaderWorkers, DividesTheCoresAmongTheRanksOfAHost) {
@@ -90,7 +90,7 @@ TEST(DataloaderWorkers, DividesTheCoresAmongTheRanksOfAHost) {
   const Diagnosis diagnosis = diagnose(job.run, job.ranks);
   const Finding* finding = find(diagnosis, "dataloader-workers");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.value, "2");  // eight cores, four ranks
+  EXPECT_EQ(setting_value(finding->fix.change), "2");  // eight cores, four ranks
 }
 
 TEST(DataloaderWorkers, GivesOnlyACeilingToAShortRun) {
@@ -116,7 +116,7 @@ TEST(DataloaderOversubscribed, SaysThatMoreWorkersGainNothing) {
   const Finding* finding = find(diagnosis, "dataloader-oversubscribed");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->severity, Severity::kInfo);
-  EXPECT_LT(std::stoi(finding->fix.value), 4);
+  EXPECT_LT(std::stoi(setting_value(finding->fix.change)), 4);
   EXPECT_NE(find(diagnosis, "input-decode"), nullptr);
 }
 
@@ -150,7 +150,7 @@ TEST(DataloaderPrefetch, EvensOutBatchesOfUnequalTime) {
   const Finding* finding = find(diagnosis, "dataloader-prefetch");
   ASSERT_NE(finding, nullptr);
   LoaderJob fixed = uneven();
-  fixed.prefetch_factor = std::stoi(finding->fix.value);
+  fixed.prefetch_factor = std::stoi(setting_value(finding->fix.change));
   double really = test::loader_schedule(fixed).mean_step_ms();
   ASSERT_TRUE(finding->prediction);
   EXPECT_LE(finding->prediction->value.low, really);
@@ -200,7 +200,7 @@ TEST(OwnLoaderThreads, CountsTheThreadsWhoseWorkFitsIntoAStep) {
   const Diagnosis diagnosis = diagnose(job.run, job.ranks);
   const Finding* finding = find(diagnosis, "dataloader-workers");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.value, "3");
+  EXPECT_EQ(setting_value(finding->fix.change), "3");
   ASSERT_TRUE(finding->prediction);
   EXPECT_NEAR(finding->prediction->value.expected, 10, 0.5);
 }

@@ -71,7 +71,7 @@ TEST(CpuQuota, NamesTheQuotaThatThrottles) {
   const Diagnosis diagnosis = diagnose_job(job);
   const Finding* finding = find(diagnosis, "cpu-quota");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.value, "2");
+  EXPECT_EQ(setting_value(finding->fix.change), "2");
   ASSERT_TRUE(finding->prediction);
   EXPECT_NEAR(finding->prediction->value.expected, 0.6 * finding->prediction->now, 0.01);
   EXPECT_EQ(find(diagnosis, "cpu-contention"), nullptr);
@@ -101,7 +101,7 @@ TEST(CpuContention, BlamesOtherProcesses) {
       diagnose_job(training({.cores = 2, .job_cores = 1, .other_cores = 1, .run_delay_s = 0.3}, 2));
   const Finding* finding = find(diagnosis, "cpu-contention");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.setting, "CPU affinity");
+  EXPECT_EQ(setting_name(finding->fix.change), "CPU affinity");
   ASSERT_TRUE(finding->prediction);
   EXPECT_NEAR(finding->prediction->speedup.expected, 1 / 0.7, 0.01);
 }
@@ -132,9 +132,9 @@ TEST(CpuContention, BlamesTheJobsOwnWorkers) {
   const Diagnosis diagnosis = diagnose_job(job);
   const Finding* finding = find(diagnosis, "cpu-contention");
   if (finding) {
-    EXPECT_EQ(finding->fix.setting, "num_workers");
+    EXPECT_EQ(setting_name(finding->fix.change), "num_workers");
   }
-  for (const Finding& it : diagnosis.findings) EXPECT_NE(it.fix.setting, "CPU affinity") << it.id;
+  for (const Finding& it : diagnosis.findings) EXPECT_NE(setting_name(it.fix.change), "CPU affinity") << it.id;
 }
 
 TEST(MemoryPressureHost, ByPressureOrBySwapping) {
@@ -162,7 +162,7 @@ TEST(ShmLimit, ComparesUseWithSize) {
   const Diagnosis diagnosis = diagnose_job(job);
   const Finding* finding = find(diagnosis, "shm-limit");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.value, "1g");
+  EXPECT_EQ(setting_value(finding->fix.change), "1g");
   job.process().facts["shm_bytes"] = "8000000000";
   EXPECT_EQ(find(diagnose_job(job), "shm-limit"), nullptr);
 }
@@ -181,8 +181,8 @@ TEST(CpuUndersized, SaysHowManyCoresItTakes) {
   const Diagnosis diagnosis = diagnose_job(job);
   const Finding* finding = find(diagnosis, "cpu-undersized");
   ASSERT_NE(finding, nullptr);
-  EXPECT_GE(std::stod(finding->fix.value), 5);
-  EXPECT_LE(std::stod(finding->fix.value), 6);
+  EXPECT_GE(std::stod(setting_value(finding->fix.change)), 5);
+  EXPECT_LE(std::stod(setting_value(finding->fix.change)), 6);
   sample(idle, {.cores = 2, .job_cores = 0.5, .worker_cores = 0.4});
   EXPECT_EQ(find(diagnose_job(idle), "cpu-undersized"), nullptr);
 }
@@ -200,7 +200,7 @@ Diagnosis diagnose_on_nodes(uint32_t cpu, int device_node) {
 TEST(NumaAffinity, ComparesTheThreadsNodeWithTheGpus) {
   const Diagnosis diagnosis = diagnose_on_nodes(9, 1);
   ASSERT_NE(find(diagnosis, "numa-affinity"), nullptr);
-  EXPECT_EQ(find(diagnosis, "numa-affinity")->fix.value, "1");
+  EXPECT_EQ(setting_value(find(diagnosis, "numa-affinity")->fix.change), "1");
   EXPECT_EQ(find(diagnose_on_nodes(12, 1), "numa-affinity"), nullptr);
   EXPECT_EQ(find(diagnose_on_nodes(9, 0), "numa-affinity"), nullptr);
   EXPECT_EQ(find(diagnose_on_nodes(99, 1), "numa-affinity"), nullptr);  // on no node that is known

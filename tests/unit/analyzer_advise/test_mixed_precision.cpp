@@ -105,7 +105,7 @@ TEST(MixedPrecision, IsPredictedBetweenMemoryAndThePublishedRate) {
   const Finding* finding = find(diagnosis);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(diagnosis.findings.front().id, "mixed-precision");
-  EXPECT_EQ(finding->fix.setting, "torch.set_float32_matmul_precision");
+  EXPECT_EQ(setting_name(finding->fix.change), "torch.set_float32_matmul_precision");
   EXPECT_FALSE(finding->ceiling_speedup);
   ASSERT_TRUE(finding->prediction);
   // 200 us stay; products of 800 us are 8 times faster, or, in eight waves of blocks, take
@@ -132,12 +132,12 @@ TEST(MixedPrecision, NamesWhatTheDeviceHas) {
   EXPECT_EQ(find(diagnose_products({.major = 6})), nullptr);
   const Diagnosis t4 = diagnose_products({.major = 7, .minor = 5, .device = "Tesla T4"});
   ASSERT_NE(find(t4), nullptr);
-  EXPECT_EQ(find(t4)->fix.value, "float16");
+  EXPECT_EQ(setting_value(find(t4)->fix.change), "float16");
   EXPECT_NE(find(t4)->fix.summary.find("GradScaler"), std::string::npos);
   // TF32 is no faster than FP32 there.
   const Diagnosis geforce = diagnose_products({.major = 8, .minor = 9, .device = "NVIDIA GeForce RTX 4090"});
   ASSERT_NE(find(geforce), nullptr);
-  EXPECT_EQ(find(geforce)->fix.value, "bfloat16");
+  EXPECT_EQ(setting_value(find(geforce)->fix.change), "bfloat16");
   EXPECT_LT(*find(geforce)->ceiling_speedup, 1000 / 600.0 * 1.05);
 }
 
@@ -163,7 +163,7 @@ TEST(MixedPrecision, IsSilentWhereTheHostLimits) {
 TEST(MixedPrecision, SpeaksOfCublasOutsidePyTorch) {
   const Diagnosis diagnosis = diagnose_products({}, false);
   ASSERT_NE(find(diagnosis), nullptr);
-  EXPECT_EQ(find(diagnosis)->fix.setting, "cublasSetMathMode");
+  EXPECT_EQ(setting_name(find(diagnosis)->fix.change), "cublasSetMathMode");
 }
 
 }  // namespace

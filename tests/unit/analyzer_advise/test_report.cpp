@@ -89,9 +89,10 @@ TEST(Text, ReadsAsTheReportShould) {
   std::string report = text(made.report, {});
   EXPECT_EQ(report.rfind("INPUT-BOUND: ", 0), 0u);
   for (const char* words :
-       {"\nrun    train.py, torch 2.13.0, 1x cpu, 200 steps", "\nstep   compute ", "\nwhy    transforms ",
-        "\n1. num_workers=3 (train.py:88)   10.0 -> ", "\nno gain more than 3 workers",
-        "\ntrust  replay off ", "\nnext   change train.py:88"})
+       {"\ntrain.py, PyTorch 2.13.0, 1x CPU, 200 steps\n", "\nwhere a step goes\n  data loading ", " transforms ",
+        "\n1. Set num_workers=3 (train.py:88) ", " 10.0 -> ", "\nno gain    more than 3 workers (",
+        "\nconfidence high: model error ", "\nnext       make change 1 (train.py:88), run again",
+        "\nlearn more gpuwatch explain dataloader-workers\n"})
     EXPECT_NE(report.find(words), std::string::npos) << words << "\n" << report;
 }
 
@@ -108,7 +109,7 @@ TEST(Text, LetsNoNameTouchTheTerminal) {
   job.process().facts["torch"] = hostile;
   job.process().loaders[0].location = hostile;
   job.process().sources["cupti"] = hostile;
-  job.process().losses[hostile] = 1;
+  job.process().dropped_records[hostile] = 1;
   job.run.damage = {hostile};
   Made made{std::move(job)};
   for (char c : text(made.report, {}))
@@ -117,7 +118,7 @@ TEST(Text, LetsNoNameTouchTheTerminal) {
   EXPECT_EQ(dumped.find("\\u001b"), std::string::npos);
 }
 
-TEST(Text, UsesColoursOnlyWhereAsked) {
+TEST(Text, UsesColorsOnlyWhereAsked) {
   Made made{test::make_loader_job({})};
   EXPECT_EQ(text(made.report, {}).find('\x1b'), std::string::npos);
   EXPECT_NE(text(made.report, {.colors = true}).find('\x1b'), std::string::npos);

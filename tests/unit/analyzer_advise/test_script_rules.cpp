@@ -67,7 +67,7 @@ TEST(LoggingStall, IsWritesInMostSteps) {
   training.call(OpClass::Write, 4 * kMs, 1, 100);
   const Diagnosis diagnosis = training.diagnose();
   expect_step(find(diagnosis, "logging-stall"), 10, 6.04);  // a hundredth stays
-  EXPECT_EQ(find(diagnosis, "logging-stall")->fix.value, "100");
+  EXPECT_EQ(setting_value(find(diagnosis, "logging-stall")->fix.change), "100");
   EXPECT_EQ(find(diagnosis, "checkpoint-stall"), nullptr);
 }
 
@@ -94,7 +94,7 @@ TEST(CheckpointStall, ProposesTheIntervalThatLosesLeast) {
   const Diagnosis diagnosis = training.diagnose();
   const Finding* finding = find(diagnosis, "checkpoint-stall");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.value, "every 37 s");  // sqrt(2 x 0.008 s x 86400 s)
+  EXPECT_EQ(setting_value(finding->fix.change), "every 37 s");  // sqrt(2 x 0.008 s x 86400 s)
 }
 
 TEST(CheckpointStall, IsSilentWhereSavingIsCheap) {
@@ -155,7 +155,7 @@ TEST(DebugLeftOn, ReadsTheSwitchesThatApply) {
   training.job.process().facts["anomaly_mode"] = "on";
   const Diagnosis diagnosis = training.diagnose();
   ASSERT_NE(find(diagnosis, "debug-left-on"), nullptr);
-  EXPECT_EQ(find(diagnosis, "debug-left-on")->fix.setting, "anomaly_mode");
+  EXPECT_EQ(setting_name(find(diagnosis, "debug-left-on")->fix.change), "anomaly_mode");
 }
 
 TEST(DebugLeftOn, KnowsTheCeilingOfLaunchesThatBlock) {
@@ -185,7 +185,7 @@ TEST(StartupShare, NeedsAShareAndSeconds) {
   const Diagnosis diagnosis = training.diagnose();
   const Finding* finding = find(diagnosis, "startup-share");
   ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(finding->fix.setting, "dataset scan");
+  EXPECT_EQ(setting_name(finding->fix.change), "dataset scan");
   process.last_seen = first + 1000 * kSecond;
   EXPECT_EQ(find(training.diagnose(), "startup-share"), nullptr);
   process.last_seen = training.job.rank().steps.back().step.end;

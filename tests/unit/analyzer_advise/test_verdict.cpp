@@ -44,24 +44,23 @@ TEST(Verdict, CountsTheCeilingFromTheLoss) {
   EXPECT_NEAR(verdict(job.run, job.ranks, {}).ceiling_speedup, 2, 1e-3);
 }
 
-bool says(const std::vector<std::string>& sentences, const char* words) {
-  return std::any_of(sentences.begin(), sentences.end(),
-                     [&](const std::string& s) { return s.find(words) != s.npos; });
+bool says(const std::vector<Limit>& limits, const char* words) {
+  return std::ranges::any_of(limits, [&](const Limit& limit) { return limit.sentence.find(words) != limit.sentence.npos; });
 }
 
 TEST(Limits, SayWhatWasNotSeen) {
   test::Job job = test::make_device_job({{.device_us = 500}}, 100);
   job.process().sources["cupti"] = "held by Nsight";
-  job.process().losses["file size limit"] = 7;
-  const std::vector<std::string> sentences = limits(job.run, job.ranks);
+  job.process().dropped_records["file size limit"] = 7;
+  const std::vector<Limit> sentences = limits(job.run, job.ranks);
   EXPECT_TRUE(says(sentences, "held by Nsight"));
-  EXPECT_TRUE(says(sentences, "7 records were lost"));
+  EXPECT_TRUE(says(sentences, "7 records were dropped"));
   EXPECT_FALSE(says(sentences, "cuda: on"));
 }
 
 TEST(Limits, SayWhereTheScriptWasAheadOfItsDevice) {
   test::Job job = test::make_device_job({{.cost_us = 5, .device_us = 500}}, 100);
-  const char* words = "before the device had done their work";
+  const char* words = "before the GPU had finished them";
   EXPECT_FALSE(says(diagnose(job.run, job.ranks).limits, words));
   attribute::StepAttribution& last = job.rank().steps.back();
   last.step.end = last.step.begin + 5000;

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/report/step_rows.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "analyzer/io/printable.h"
+#include "analyzer/model/stacks.h"
+#include "analyzer/report/facts.h"
+
+namespace gpuwatch::report {
+namespace {
+
+using attribute::Bottleneck;
+using attribute::Category;
+using attribute::RankAttribution;
+
+constexpr double kLeastRow = 0.005;   // of the step; less is added to "other"
+constexpr double kLeastCause = 0.01;  // of the step
+constexpr size_t kMostCauses = 3;
+
+std::string label_of(Bottleneck bottleneck, bool has_device) {
+  switch (bottleneck) {
+    case Bottleneck::Compute:
+      return has_device ? "GPU compute" : "compute";
+    case Bottleneck::Input:
+      return "data loading";
+    case Bottleneck::Copy:
+      return "exposed copies";
+    case Bottleneck::Communication:
+      return "communication";
+    case Bottleneck::Host:
+      return "host work";
+    case Bottleneck::Unobserved:
+      return "GPU not seen";
+    case Bottleneck::Other:
+      break;
+  }
+  return "other";
+}
+
+// Causes that a worker's work is behind.
+bool is_workers_work(Category category) {
+  return category == Category::InputTransform || category == Category::InputIo ||
+         category == Category::InputCollate || category == Category::InputCpuStarved ||
+         category == Category::InputHeadOfLine;
+}
+
+std::string place_words(const model::StackFrame& frame) {
+  const std::string location = io::printable(frame.location());
+  return fmt::format(" ({} {})", location.substr(location.find_last_of('/') + 1),
+                     io::printable(frame.function));
+}
+
+// Without workers no thread waits, and no stack is read: the method that makes a sample is all that is known.
+std::string inline_place(const model::Process& process) {
+  std::vector<size_t> batches(process.loaders.size());
+  for (const model::LoaderEpoch& epoch : process.epochs) batches.at(epoch.loader) += epoch.batches.size();
+  const auto most = std::max_element(batches.begin(), batches.end());
+  if (most == batches.end()) return "";
+  const model::Loader& loader = process.loaders[size_t(most - batches.begin())];
+  const auto code = loader.num_workers == 0 ? model::sample_code(loader) : std::nullopt;
+  return code ? place_words(*code) : "";
+}
+
+// " (data.py:41 augment)": where the workers of the loader with most stack samples were seen most; "" if at
+// no place for the larger part of the time.
+std::string worker_place(const model::Run& run, const model::Process& process) {
+  constexpr size_t kLeastSamples = 10;  // 5 of 10 at one place: it has more than a fifth (binomial, 95%)
+  constexpr double kLeastShare = 0.5;
+  model::WorkerActivity most;
+  for (uint32_t loader = 0; loader < process.loaders.size(); ++loader) {
+    model::WorkerActivity activity = model::worker_activity(run, process, loader);
+    if (activity.stack_samples > most.stack_samples) most = std::move(activity);
+  }
+  if (most.stack_samples < kLeastSamples || most.functions.front().share < kLeastShare) return "";
+  return place_words(most.functions.front().frame);
+}
+
+std::vector<Category> causes_of(const RankAttribution& rank, Bottleneck bottleneck) {
+  std::vector<Category> causes;
+  for (size_t i = 0; i < attribute::kCategoryCount; ++i) {
+    const auto category = static_cast<Category>(i);
+    if (attribute::info(category).bottleneck == bottleneck && rank.share(category) >= kLeastCause)
+      causes.push_back(category);
+  }
+  std::stable_sort(causes.begin(), causes.end(),
+                   [&](Category a, Category b) { return rank.time(a) > rank.time(b); });
+  causes.resize(std::min(causes.size(), kMostCauses));
+  return causes;
+}
+
+// The row's label says all of these.
+bool is_label_enough(Bottleneck bottleneck) {
+  return bottleneck == Bottleneck::Compute || bottleneck == Bottleneck::Unobserved;
+}
+
+std::string cause_words(const Report& report, const RankAttribution& rank, Bottleneck bottleneck) {
+  if (is_label_enough(bottleneck)) return "";
+  const model::Process& process = report.run.processes.at(rank.process);
+  std::string words;
+  bool has_place = false;
+  for (Category cause : causes_of(rank, bottleneck)) {
+    words += fmt::format("{}{} {} ms", words.empty() ? "" : ", ", attribute::info(cause).words,
+                         three_digits(rank.share(cause) * rank.mean_step_ms()));
+    if (has_place || !is_workers_work(cause)) continue;
+    std::string place = worker_place(report.run, process);
+    if (place.empty() && cause == Category::InputTransform) place = inline_place(process);
+    words += place;
+    has_place = !place.empty();
+  }
+  return words;
+}
+
+}  // namespace
+
+std::vector<StepRow> step_rows(const Report& report, const RankAttribution& rank) {
+  const bool has_device = rank.device != model::kNone || rank.time(Category::DeviceUnobserved) > 0;
+  std::vector<StepRow> rows;
+  StepRow other{.label = label_of(Bottleneck::Other, has_device)};
+  for (Bottleneck bottleneck :
+       {Bottleneck::Compute, Bottleneck::Input, Bottleneck::Copy, Bottleneck::Communication, Bottleneck::Host,
+        Bottleneck::Unobserved, Bottleneck::Other}) {
+    const double share = rank.share(bottleneck);
+    if (share < kLeastRow || bottleneck == Bottleneck::Other) {
+      other.share += share;
+      if (bottleneck == Bottleneck::Other) other.causes = cause_words(report, rank, bottleneck);
+      continue;
+    }
+    rows.push_back({label_of(bottleneck, has_device), share * rank.mean_step_ms(), share,
+                    cause_words(report, rank, bottleneck)});
+  }
+  std::stable_sort(rows.begin(), rows.end(),
+                   [](const StepRow& a, const StepRow& b) { return a.share > b.share; });
+  other.ms = other.share * rank.mean_step_ms();
+  if (other.share >= kLeastRow) rows.push_back(other);
+  return rows;
+}
+
+}  // namespace gpuwatch::report
