@@ -8,11 +8,11 @@
 namespace gpuwatch::advise {
 namespace {
 
-constexpr double kDefaultEnqueueNs = 5e3;  // a launch on common hosts takes 3 to 8 us
-constexpr double kDirectlyAfterNs =
-    20e3;  // host time between a copy and the synchronisation that belongs to it
-constexpr uint64_t kWorthMeasuring =
-    64 * 1024;  // below, latency is most of the time (nsys ignores those, too)
+constexpr double kDefaultEnqueueNs = 5e3;  // a kernel launch takes 3 to 8 us on common hosts
+// Host time between a copy and the synchronization that belongs to it, at most.
+constexpr double kDirectlyAfterNs = 20e3;
+// Smaller copies are mostly latency and say nothing about bandwidth; Nsight Systems ignores them too.
+constexpr uint64_t kLeastBytes = 64 * 1024;
 
 uint64_t key(const predict::HostEvent& event) {
   return uint64_t{event.thread} << 32 | event.call;
@@ -71,7 +71,7 @@ CopyFacts copy_facts(const RuleInput& input, const CopyFilter& which) {
 double pinned_bandwidth(const model::Device& device) {
   double bytes = 0, ns = 0;
   for (const model::DeviceOp& op : device.operations) {
-    if (!is_from(op, CopySource::kPinned) || op.bytes < kWorthMeasuring) continue;
+    if (!is_from(op, CopySource::kPinned) || op.bytes < kLeastBytes) continue;
     bytes += double(op.bytes);
     ns += double(op.end - op.begin);
   }

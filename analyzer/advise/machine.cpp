@@ -21,8 +21,9 @@ double growth(uint64_t before, uint64_t after) {
   return after > before ? double(after - before) : 0;
 }
 
-// Samples are taken by whichever thread comes by, in most jobs by the training thread alone: a difference
-// that no one thread can have made is left out.
+// Machine samples are taken by any recording thread, in most jobs only by the training thread, and each holds
+// the run delay of the thread that took it. A difference longer than the time between two samples, or a
+// negative one, is that of two threads and is left out.
 double run_delay_share(const std::vector<const MachineSample*>& samples) {
   double delay = 0, wall = 0;
   for (size_t i = 1; i < samples.size(); ++i) {
@@ -111,8 +112,8 @@ double recoverable_share(const RuleInput& input, double lost_share) {
 
 std::optional<predict::Prediction> prediction_with_cpu(const RuleInput& input, const MachineUse& use,
                                                        double cores) {
-  // What the samples say of the delay holds for the seconds between them; a tenth of it either way is
-  // assumed, not measured.
+  // Samples come about once a second; that the delay of a step may differ from theirs by a tenth is assumed,
+  // not measured.
   constexpr double kDelaySpread = 0.1;
   const double delay = std::clamp(use.run_delay_share, 0.0, 0.95);
   std::optional<predict::Prediction> prediction;
@@ -129,7 +130,8 @@ std::optional<predict::Prediction> prediction_with_cpu(const RuleInput& input, c
     const predict::ReplayCheck exact{input.now_ms, input.now_ms, input.rank.steps.size()};
     prediction = predict::step_prediction(exact, {after - spread, after, after + spread}, input.now_ms, 0);
   }
-  if (prediction) prediction->assumptions.push_back("every thread of the job gets a CPU when it wants one");
+  if (prediction)
+    prediction->assumptions.push_back("every thread of the job gets a CPU core when it needs one");
   return prediction;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine gave the job while it took its recorded steps, from the samples that the rank made about
-// once a second. Shares are of wall time, rates a second, CPU time in cores. Pure functions.
+// CPU, memory and I/O that the job got during its recorded steps, from the machine samples that the rank took
+// about once a second. Shares are of wall time, rates are per second, CPU time is in cores. Pure functions.
 #pragma once
 
 #include <optional>
@@ -16,9 +16,9 @@ struct MachineUse {
   double worker_cores = 0;     // of those, by workers
   double other_cores = 0;      // used by processes that are not of this run
   double throttled_share = 0;  // summed over CPUs: may exceed 1
-  double steal_share = 0;      // of the CPU time that anybody on the machine asked for
-  double steal_cores = 0;      // of the whole machine, asked for and not given
-  double run_delay_share = 0;  // the training thread could have run and had no CPU
+  double steal_share = 0;      // of the CPU time requested on the machine
+  double steal_cores = 0;      // requested on the machine, withheld by the hypervisor
+  double run_delay_share = 0;  // training thread runnable but not running
   double cpu_stall_share = 0, memory_stall_share = 0, io_stall_share = 0;  // PSI "some"
   double swap_in_bytes_s = 0, major_faults_s = 0;
   double least_memory_available_bytes = 0;  // 0: not known
@@ -28,24 +28,23 @@ struct MachineUse {
 // nullopt: fewer than two samples within the recorded steps.
 std::optional<MachineUse> machine_use(const RuleInput& input);
 
-// CPUs that the container's quota allows; 0: no quota, or not known.
+// CPU cores that the container's quota allows; 0: no quota, or not known.
 double cpu_quota(const model::Process& process);
 
-// A number among the recorded facts; 0 where it is none.
+// A recorded fact as a number; 0 where it is missing or not a number.
 double number_fact(const model::Process& process, const char* key);
 
-// A share of its time below which a shortage of CPU is no cause: an idle machine shows 1 to 3 % run delay,
-// and 5 % is the lower band of XProf and TensorBoard.
+// Below these shares of the time, a shortage of CPU is not reported: an idle machine shows 1 to 3% run delay,
+// and XProf and TensorBoard's profiler report bottlenecks from 5%.
 inline constexpr double kLeastThrottled = 0.05;
 inline constexpr double kLeastSteal = 0.05;
 
-// What of a share of wall time that the host lost the step can get back: not the time in which the device
-// worked on. Less than kLeastLost is no gain worth a finding.
+// Of a share of wall time that the host lost, the part that a change can win back: at most the time that the
+// GPU idles. Less than kLeastLost is not worth a finding.
 double recoverable_share(const RuleInput& input, double lost_share);
 inline constexpr double kLeastLost = 1 - 1 / kLeastSpeedup;
 
-// The step with all the CPU that the job asks for: workers share `cores`, and the training thread is never
-// kept from running, as it was for `input`'s run delay.
+// The step time if workers share `cores` CPU cores and the training thread never waits for a core.
 std::optional<predict::Prediction> prediction_with_cpu(const RuleInput& input, const MachineUse& use,
                                                        double cores);
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/advise/rule.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -12,8 +14,7 @@ namespace gpuwatch::advise {
 
 namespace {
 
-// Twenty per cent is where XProf calls a job highly input bound; there a finding is a complaint of the first
-// rank.
+// XProf calls a job highly input-bound from 20%.
 constexpr double kMajorLoss = 0.20;
 
 }  // namespace
@@ -32,8 +33,8 @@ const model::Loader* RuleInput::configured_loader() const {
   return index == model::kNone ? nullptr : &process.loaders[index];
 }
 
-// Exposed copies are no floor: with the host out of the way they run beside kernels of another stream. What
-// one stream does, it does one after the other.
+// Exposed copies do not count: without waiting for the host they overlap with kernels of another stream.
+// Within one stream, work runs one after the other.
 double RuleInput::device_floor_ms() const {
   if (!rank.device_observed || !device || rank.steps.empty()) return 0;
   const double computing =
@@ -93,6 +94,23 @@ double batch_variation(const predict::LoaderReplayInput& loader) {
   return std::sqrt(std::max(0.0, squares / count - mean * mean)) / mean;
 }
 
+double slowest_batch(const predict::LoaderReplayInput& loader) {
+  double sum = 0, longest = 0, count = 0;
+  for (const predict::ReplayEpoch& epoch : loader.epochs) {
+    for (const predict::BatchCost& batch : epoch.batches) {
+      sum += batch.service_ns;
+      longest = std::max(longest, batch.service_ns);
+      ++count;
+    }
+  }
+  return sum > 0 ? longest * count / sum : 0;
+}
+
+std::string stall_words(const RuleInput& input, double share) {
+  const char* waiting = input.rank.device == model::kNone ? "training waits" : "the GPU idles";
+  return fmt::format("{} {:.0f}% of each step", waiting, 100 * share);
+}
+
 double expected_step_ms(const RuleInput& input, const predict::LoaderReplayInput& loader,
                         predict::LoaderSetting setting) {
   return std::max(predict::replay(loader, setting).step_ms, input.device_floor_ms());
@@ -113,7 +131,7 @@ std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
 
 predict::StreamReplayInput with_assumed_input(const RuleInput& input) {
   predict::StreamReplayInput recording = *input.streams;
-  // As many batches at once as there are workers; of other changes, what is left of the waits.
+  // Workers make batches in parallel; for other changes, input_factor tells what remains of the data stalls.
   const int before = input.loader ? input.loader->setting.workers : 0;
   const int after = input.assumed_loader ? input.assumed_loader->workers : before;
   const double making =
@@ -139,13 +157,13 @@ void assume_nothing(RuleInput& input) {
 std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
                                                      const predict::StreamReplayInput& changed) {
   if (input.assumed_step_ms <= 0) return std::nullopt;
-  // The replay's own error cancels in the ratio of two replays; the check still widens the interval by it.
+  // The model error cancels in the ratio of two replays; step_prediction() still widens the interval by it.
   double scale = input.now_ms / input.assumed_step_ms;
   predict::Estimate range = predict::replay_estimate(changed);
   for (double* value : {&range.low, &range.expected, &range.high}) *value *= scale;
   auto prediction = predict::step_prediction(input.stream_check, range, input.now_ms, 0);
   if (prediction && input.streams->matched_share < 0.98)
-    prediction->assumptions.push_back("device work whose launch was not seen stays as it is");
+    prediction->assumptions.push_back("GPU work whose launch was not recorded stays as it is");
   return prediction;
 }
 

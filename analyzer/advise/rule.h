@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rule recognises one cause: its evidence query, thresholds with unit and reason, fix and prediction, all
-// in one file of rules/. The texts are the documentation: docs/findings.md is generated from them.
+// A rule recognizes one cause: its evidence, thresholds with unit and reason, fix and prediction, all in one
+// file of rules/. The texts are the documentation: `gpuwatch explain` prints them, docs/findings.md is
+// generated from them.
 //
 // Rules are pure functions of RuleInput; they may throw only std::bad_alloc.
 #pragma once
@@ -37,7 +38,7 @@ struct RuleInput {
   int ranks_on_host = 1;
 
   const predict::LoaderReplayInput* loader = nullptr;       // null: no loader with known fetches
-  const predict::ProducerReplayInput* producers = nullptr;  // null: no loader threads of the program's own
+  const predict::ProducerReplayInput* producers = nullptr;  // null: the program has no loader threads
   const predict::StreamReplayInput* streams = nullptr;      // null: no device timeline
   predict::ReplayCheck loader_check{}, stream_check{};
   const InputFacts* facts = nullptr;  // null: no loader feeds the steps
@@ -45,7 +46,7 @@ struct RuleInput {
   // What findings ranked before this one change; a prediction is made on top of it.
   std::optional<predict::LoaderSetting> assumed_loader{};
   double now_ms = 0;        // step time that a prediction starts from
-  double input_factor = 1;  // input waits that are left, against the recorded ones
+  double input_factor = 1;  // remaining data stalls, against the recorded ones
   const predict::StreamReplayInput* assumed_streams = nullptr;  // what a rule changes and replays
   double assumed_step_ms = 0;                                   // replayed without a change
 
@@ -53,7 +54,7 @@ struct RuleInput {
     return assumed_loader ? *assumed_loader : loader ? loader->setting : predict::LoaderSetting{};
   }
   double device_floor_ms() const;  // the step if only the device had to work; 0 without a device timeline
-  double input_floor_ms() const;   // the step if data were always there
+  double input_floor_ms() const;   // the step without data stalls
   int most_workers() const;        // that this rank may use: its share of the machine's CPUs
   bool device_hidden() const;      // CUDA was used, and what the device did is not known
   uint32_t rank_number() const { return process.rank >= 0 ? uint32_t(process.rank) : 0; }
@@ -63,7 +64,7 @@ struct RuleInput {
 struct Rule {
   std::string_view id;        // stable
   std::string_view wrong;     // what is wrong
-  std::string_view evidence;  // what separates it from its neighbours
+  std::string_view evidence;  // what distinguishes it from similar causes
   std::string_view fix;
   std::span<const Threshold> thresholds;
   std::optional<Finding> (*evaluate)(const RuleInput&);
@@ -72,12 +73,12 @@ struct Rule {
 
 std::span<const Rule* const> all_rules();
 
-// A finding with the fields that every rule fills alike. `lost_share` sets the severity.
+// A finding with the fields that all rules fill the same way. `lost_share` sets the severity.
 Finding make_finding(const Rule& rule, const RuleInput& input, double lost_share);
 
 Evidence share_evidence(const RuleInput& input, attribute::Category category);
 
-// Predictions from replays, on top of what is assumed; nullopt where the replay is not trusted.
+// Predictions from replays, on top of the findings ranked before; nullopt if the model error is too large.
 std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
                                                      const predict::LoaderReplayInput& loader,
                                                      const predict::ReplayCheck& check,
@@ -86,7 +87,7 @@ std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
                                                      const predict::StreamReplayInput& changed);
 // The recorded timeline with `input_factor` and the workers of `assumed_loader`.
 predict::StreamReplayInput with_assumed_input(const RuleInput& input);
-// Predictions start from the recorded step again.
+// Makes predictions start from the recorded step again.
 void assume_nothing(RuleInput& input);
 
 double expected_step_ms(const RuleInput& input, const predict::LoaderReplayInput& loader,
@@ -94,10 +95,15 @@ double expected_step_ms(const RuleInput& input, const predict::LoaderReplayInput
 
 // Spread of the batches' times, of their mean: what a longer buffer or another order evens out.
 double batch_variation(const predict::LoaderReplayInput& loader);
+// Time to make the slowest batch, against the mean.
+double slowest_batch(const predict::LoaderReplayInput& loader);
 
-// A gain below this is not worth a change: no finding about a setting is made for less.
+// "the GPU idles 62% of each step", of a job without a GPU "training waits 62% of each step".
+std::string stall_words(const RuleInput& input, double share);
+
+// A smaller gain is not worth a change, so it is not reported.
 inline constexpr double kLeastSpeedup = 1.03;
-inline constexpr Threshold kLeastGain{"predicted speed-up", kLeastSpeedup, "times",
-                                      "below it run-to-run spread hides the change"};
+inline constexpr Threshold kLeastGain{"predicted speedup", kLeastSpeedup, "times",
+                                      "smaller gains disappear in the variation from run to run"};
 
 }  // namespace gpuwatch::advise

@@ -19,9 +19,10 @@ constexpr double kLeastShare = 0.02;
 constexpr double kLeastPerStep = 0.5;
 
 constexpr Threshold kThresholds[] = {
-    {"device idle while memory is allocated or freed", kLeastShare, "of the step",
-     "a steady state needs none at all"},
-    {"allocations and frees", kLeastPerStep, "a step", "now and then is growth, not churn"},
+    {"GPU idle while memory is allocated or freed", kLeastShare, "of the step",
+     "in a steady state, training allocates no GPU memory at all"},
+    {"allocations and frees", kLeastPerStep, "a step",
+     "fewer of them come from memory use that still grows, not from churn"},
     kLeastGain,
 };
 
@@ -29,8 +30,9 @@ bool is_memory_call(const predict::HostEvent& event) {
   return event.op_class == trace::OpClass::Alloc || event.op_class == trace::OpClass::Free;
 }
 
-// Where the script tells PyTorch's allocator to give its memory back: it asks for it again in the next step.
-const predict::HostEvent* emptied_at(const RuleInput& input) {
+// The script's empty_cache(): PyTorch's allocator returns its cached memory to the driver and has to allocate
+// it again in the next step.
+const predict::HostEvent* empty_cache_call(const RuleInput& input) {
   const auto within_empty_cache = [&](const predict::HostEvent& event) {
     const model::Thread& thread = input.process.threads[event.thread];
     const std::string* stack = model::stack_of(input.run, thread, thread.calls[event.call]);
@@ -45,20 +47,20 @@ const predict::HostEvent* emptied_at(const RuleInput& input) {
 }
 
 void name_fix(Finding& finding, const RuleInput& input, const predict::HostEvent& longest) {
-  const predict::HostEvent* emptied = emptied_at(input);
+  const predict::HostEvent* emptied = empty_cache_call(input);
   const predict::HostEvent& shown = emptied ? *emptied : longest;
   finding.fix.location = call_location(input.run, input.process, shown.thread, shown.call);
   if (!input.process.facts.contains("torch")) {
     finding.fix.change = StreamChange{StreamEdit::kDropCalls, "allocation", ""};
-    finding.fix.summary = "allocate once before the loop, or use cudaMallocAsync with a pool";
+    finding.fix.summary = "Allocate once before the loop, or use cudaMallocAsync with a memory pool";
   } else if (emptied) {
     finding.fix.change = StreamChange{StreamEdit::kDropCalls, "torch.cuda.empty_cache", "removed"};
-    finding.fix.summary =
-        "no torch.cuda.empty_cache() in the loop: the next step asks for the same memory again";
+    finding.fix.summary = "Remove torch.cuda.empty_cache() from the training loop";
   } else {
     finding.fix.change =
         StreamChange{StreamEdit::kDropCalls, "PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True"};
-    finding.fix.summary = "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and batches of one shape";
+    finding.fix.summary =
+        "Set PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True, and use batches of one shape";
   }
 }
 
@@ -81,9 +83,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (now < predict::replay(changed).step_ms * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kAllocatorChurn, input, lost);
-  finding.title = "Device memory is allocated and freed in every step";
+  const double per_step = calls / double(input.rank.steps.size());
+  finding.title = fmt::format("GPU memory churn: {:.3g} allocations and frees a step, {}", per_step,
+                              stall_words(input, lost));
   finding.evidence = {share_evidence(input, Category::Alloc),
-                      {"allocations and frees", calls / double(input.rank.steps.size()), "a step"}};
+                      {"longest of these calls", longest / 1e6, "ms"},
+                      {"allocations and frees", per_step, "a step"}};
   name_fix(finding, input, *shown);
   finding.prediction = stream_prediction(input, changed);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
@@ -94,10 +99,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kAllocatorChurn{
     "allocator-churn",
-    "Device memory is allocated and freed in steady state; a free also waits for the device.",
-    "Allocation and free calls in every second step or more often, with the device idle meanwhile.",
-    "Allocate before the loop or from a pool; in PyTorch no `torch.cuda.empty_cache()` in the loop, "
-    "`expandable_segments:True` and fixed shapes.",
+    "The job allocates and frees GPU memory during training, long after start-up. `cudaMalloc` is slow, and "
+    "`cudaFree` also waits until the GPU has finished its work.",
+    "At least every second step contains a call that allocates or frees GPU or pinned memory, and the GPU "
+    "idles during these calls.",
+    "Allocate memory before the loop or from a memory pool. In PyTorch: remove `torch.cuda.empty_cache()` "
+    "from the loop, set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, and use batches of one shape.",
     kThresholds,
     evaluate};
 

@@ -24,21 +24,21 @@ constexpr double kLeastBytes = 1 << 20;
 constexpr double kFailureHours = 24;
 
 constexpr Threshold kThresholds[] = {
-    {"saving", kLeastShare, "of training, evaluation and saving",
-     "below it run-to-run spread hides the change"},
-    {"writes that are a checkpoint where no torch.save is seen: at most", kRare, "of the steps",
-     "what happens more often is logging (logging-stall)"},
-    {"such writes in a job whose torch.save would be seen: at least", kLeastBytes, "bytes",
-     "a model is larger, what is logged is smaller"},
-    {"time between failures that the proposed interval rests on", kFailureHours, "h",
-     "an assumption; the best interval is sqrt(2 x cost x time between failures)"},
+    {"time spent saving", kLeastShare, "of training, evaluation and saving",
+     "smaller gains disappear in the variation from run to run"},
+    {"steps with writes, where no torch.save was seen: at most", kRare, "of the steps",
+     "writes in more steps than that are logging (logging-stall), not checkpoints"},
+    {"bytes written, where torch.save would have been seen: at least", kLeastBytes,
+     "bytes a step with writes", "a model is larger, log output is smaller"},
+    {"assumed time between failures, for the proposed interval", kFailureHours, "h",
+     "the interval that loses least time is sqrt(2 x time to save x time between failures)"},
 };
 
 bool is_write(const HostCall& call) {
   return call.op_class == OpClass::Write || call.op_class == OpClass::Flush;
 }
 
-// What saves in this job: torch.save where it is seen, else writes that are rare.
+// torch.save where it was seen, else writes that are rare.
 HostCalls saving_calls(const RuleInput& input) {
   HostCalls calls =
       training_calls(input, [](const HostCall& c) { return c.op_class == OpClass::Checkpoint; });
@@ -51,7 +51,7 @@ HostCalls saving_calls(const RuleInput& input) {
 }
 
 struct Saves {
-  double seconds = 0;  // all of them, also those between steps
+  double seconds = 0;  // of all saves, also those between steps
   size_t count = 0;
   double span_s = 0;
 };
@@ -72,13 +72,20 @@ Saves all_saves(const RuleInput& input, const HostCalls& in_steps) {
   return saves;
 }
 
-std::string fix_words(double cost_s, double every_s) {
-  std::string words =
-      "save in the background (torch.distributed.checkpoint.async_save, or copy to CPU and write "
-      "from a thread)";
-  const double best_s = std::sqrt(2 * cost_s * kFailureHours * 3600);
-  if (best_s > every_s) words += fmt::format(", or every {:.0f} s: now every {:.3g} s", best_s, every_s);
-  return words;
+// Young's approximation: saving more often costs more time than a failure loses.
+double best_interval_s(double cost_s) {
+  return std::sqrt(2 * cost_s * kFailureHours * 3600);
+}
+
+void name_fix(Finding& finding, const RuleInput& input, double cost_s, double every_s) {
+  const double best_s = best_interval_s(cost_s);
+  finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "checkpoint",
+                                    fmt::format("every {:.0f} s", std::max(every_s, best_s))};
+  finding.fix.summary = input.process.facts.contains("torch")
+                            ? "Save in the background (torch.distributed.checkpoint.async_save)"
+                            : "Write checkpoints from a background thread";
+  if (best_s > every_s)
+    finding.fix.summary += fmt::format(", or save every {:.0f} s instead of every {:.3g} s", best_s, every_s);
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -90,25 +97,24 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double share = std::min(saves.seconds / saves.span_s, 0.99);
   const double cost_s = saves.seconds / double(saves.count), every_s = saves.span_s / double(saves.count);
   Finding finding = make_finding(kCheckpointStall, input, share);
-  finding.title = fmt::format("Saving stops training: {} checkpoint{} of {:.3g} s each, {:.0f} % of the time",
-                              saves.count, saves.count == 1 ? "" : "s", cost_s, 100 * share);
+  finding.title =
+      fmt::format("Checkpoints: training stops {:.0f}% of the time while they are written", 100 * share);
   finding.evidence = {{"checkpoints", double(saves.count), "in the run"},
-                      {"a checkpoint takes", cost_s, "s"},
-                      {"a checkpoint comes every", every_s, "s"}};
+                      {"time to save one", cost_s, "s"},
+                      {"a checkpoint every", every_s, "s"}};
   if (calls.bytes > 0 && calls.calls > 0) {
     finding.evidence.push_back(
-        {"written in blocking calls", calls.bytes / 1e6 / double(saves.count), "MB a checkpoint"});
-    finding.evidence.push_back({"rate", calls.bytes / 1e6 / (calls.total_ns / 1e9), "MB/s"});
+        {"written by blocking calls", calls.bytes / 1e6 / double(saves.count), "MB a checkpoint"});
+    finding.evidence.push_back({"write speed", calls.bytes / 1e6 / (calls.total_ns / 1e9), "MB/s"});
   }
-  finding.fix.change = StreamChange{
-      StreamEdit::kShortenHostWork, "checkpoint",
-      fmt::format("every {:.0f} s", std::max(every_s, std::sqrt(2 * cost_s * kFailureHours * 3600)))};
-  finding.fix.summary = fix_words(cost_s, every_s);
+  name_fix(finding, input, cost_s, every_s);
   if (calls.call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, calls.call);
   if (calls.share(input) >= kLeastShare) settle_without(finding, input, calls);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - share);
-  if (finding.prediction) finding.prediction->assumptions.push_back("the copy that is saved costs nothing");
+  if (finding.prediction)
+    finding.prediction->assumptions.push_back(
+        "copying the state before it is saved in the background takes no time");
   return finding;
 }
 
@@ -116,11 +122,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kCheckpointStall{
     "checkpoint-stall",
-    "Training stands still while a checkpoint is written.",
-    "Time in torch.save on the training thread, or in writes that come in few steps, also between epochs; "
-    "bytes, seconds and how often.",
-    "Save in the background, to a faster disk, or less often: the interval that loses least is about "
-    "sqrt(2 x cost x time between failures).",
+    "Training stops while a checkpoint is written.",
+    "The training thread spends time in `torch.save`, or in file writes that occur in few steps. Saves "
+    "between epochs count too. The report gives the number of checkpoints, their duration and the bytes "
+    "written.",
+    "Save in the background, to a faster disk, or less often. The interval that loses least time is about "
+    "sqrt(2 x time to save x time between failures).",
     kThresholds,
     evaluate};
 

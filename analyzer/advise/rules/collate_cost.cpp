@@ -17,21 +17,22 @@ using attribute::Group;
 
 constexpr double kLeastInputShare = 0.05;
 constexpr double kLeastCollate = 0.30;
-constexpr double kLeastHandOverMs = 5;
-constexpr double kLeastHandOverCpuMs = 2;
+constexpr double kLeastTransferMs = 5;
+constexpr double kLeastTransferCpuMs = 2;
 
 constexpr Threshold kThresholds[] = {
-    {"share of the step spent waiting for data", kLeastInputShare, "of the step",
-     "below it a job is not input bound"},
-    {"collating", kLeastCollate, "of the fetch", "less, and making the samples is by far the larger part"},
-    {"handing a batch over", kLeastHandOverMs, "ms a batch",
-     "nine of ten batches take longer; passing a few tensors through shared memory takes 0.3 to 3 ms"},
-    {"CPU time of the workers beside making the batch", kLeastHandOverCpuMs, "ms a batch",
-     "passing a few tensors takes 0.3 ms; without it the batch waits for a busy machine, not for pickling"},
+    {"data stall", kLeastInputShare, "of the step", "below it a job is not input-bound"},
+    {"collating", kLeastCollate, "of the time to make a batch",
+     "below it, making the samples takes by far the larger part"},
+    {"worker-to-trainer transfer", kLeastTransferMs, "ms a batch",
+     "exceeded by nine of ten batches. A few tensors in shared memory take 0.3 to 3 ms"},
+    {"CPU time of the workers outside of making batches", kLeastTransferCpuMs, "ms a batch",
+     "sending a few tensors takes 0.3 ms. Below the threshold, the batch waits for a busy machine, not for "
+     "pickling"},
     kLeastGain,
 };
 
-// The recording as if collating cost nothing.
+// The recorded batches as if collating took no time.
 predict::LoaderReplayInput without_collating(const predict::LoaderReplayInput& recorded) {
   predict::LoaderReplayInput changed = recorded;
   for (predict::ReplayEpoch& epoch : changed.epochs) {
@@ -56,41 +57,44 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
   if (now < after * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kCollateCost, input, std::min(waits, 1 - after / now));
-  finding.title = "Collating takes a large part of making a batch";
-  finding.evidence = {{"collating a batch", facts.per_batch(facts.collate_ns) / 1e6, "ms"},
-                      {"of making it", 100 * share, "% of the fetch"},
-                      share_evidence(input, Category::InputCollate)};
+  finding.title = fmt::format("Collating: collate_fn takes {:.0f}% of the time to make a batch, {}",
+                              100 * share, stall_words(input, waits));
+  finding.evidence = {{"collating", facts.per_batch(facts.collate_ns) / 1e6, "ms a batch"},
+                      {"time to make a batch", facts.per_batch(facts.fetch_ns) / 1e6, "ms"},
+                      {"collating", 100 * share, "% of the time to make a batch"},
+                      share_evidence(input, Category::InputCollate),
+                      {"data stall", 100 * waits, "% of the step"}};
   finding.fix.change = NamedChange{"collate_fn", ""};
   finding.fix.summary =
-      "samples as tensors of one shape, stacked once; what collate_fn computes belongs in "
-      "__getitem__ or before training";
+      "Return tensors of one shape from the dataset, so that collate is a single torch.stack";
   finding.fix.snippet = "def collate_fn(samples): return torch.stack(samples)";
   finding.prediction = loader_prediction(input, changed, input.loader_check, setting);
   if (finding.prediction)
-    finding.prediction->assumptions.push_back("collating costs nothing: stacking tensors of one shape does");
+    finding.prediction->assumptions.push_back(
+        "collating takes no time (stacking tensors of one shape takes almost none)");
   if (!finding.prediction) finding.ceiling_speedup = now / after * (1 + std::abs(input.loader_check.error()));
   return finding;
 }
 
-// What is left of handing over once batches are cheap to pass is not known: a ceiling.
-std::optional<Finding> slow_hand_over(const RuleInput& input) {
+// How long the transfer of cheaper batches would take is not known, so there is only an upper bound.
+std::optional<Finding> slow_transfer(const RuleInput& input) {
   const InputFacts& facts = *input.facts;
   const double lost = input.rank.share(Category::InputTransfer);
   const double ms = facts.hand_over_ns / 1e6;
   const double cpu_ms = facts.hand_over_cpu_ns() / 1e6;
-  if (lost < kLeastInputShare || ms < kLeastHandOverMs || cpu_ms < kLeastHandOverCpuMs) return std::nullopt;
+  if (lost < kLeastInputShare || ms < kLeastTransferMs || cpu_ms < kLeastTransferCpuMs) return std::nullopt;
 
   Finding finding = make_finding(kCollateCost, input, lost);
-  finding.title = "Handing batches over from the workers takes long";
+  finding.title =
+      "Worker-to-trainer transfer: moving batches to the trainer is slow, " + stall_words(input, lost);
   finding.evidence = {share_evidence(input, Category::InputTransfer),
-                      {"from the end of a fetch until training has the batch, at least", ms, "ms"},
-                      {"CPU time of the workers beside making a batch", cpu_ms, "ms"},
-                      {"making a batch", facts.per_batch(facts.fetch_ns) / 1e6, "ms"}};
+                      {"transfer from worker to trainer, at least", ms, "ms a batch"},
+                      {"CPU time of the workers for the transfer", cpu_ms, "ms a batch"},
+                      {"time to make a batch", facts.per_batch(facts.fetch_ns) / 1e6, "ms"}};
   finding.fix.change = NamedChange{"batch", ""};
-  finding.fix.summary =
-      "batches of few large tensors: they pass through shared memory; lists, strings, arrays "
-      "and objects are pickled and copied through a pipe";
-  finding.fix.snippet = "return torch.as_tensor(array)  # not lists or NumPy arrays";
+  finding.fix.summary = "Return a few large tensors from collate_fn, not lists, strings or NumPy arrays";
+  finding.fix.snippet =
+      "return torch.as_tensor(array)  # tensors move through shared memory, other objects are pickled";
   finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
   return finding;
 }
@@ -99,7 +103,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double waits = input.rank.steady_input_share();
   if (!input.loader || !input.facts || waits < kLeastInputShare) return std::nullopt;
   auto finding = slow_collate(input, waits);
-  if (!finding) finding = slow_hand_over(input);
+  if (!finding) finding = slow_transfer(input);
   if (!finding) return std::nullopt;
   if (const model::Loader* configured = input.configured_loader())
     finding->fix.location = configured->location;
@@ -110,14 +114,14 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kCollateCost{
     "collate-cost",
-    "Putting the samples together to a batch, or handing the batch over to training, takes longer than "
-    "making "
-    "the samples allows.",
-    "Data waits, and collating takes a third of the fetch, with a replay without it that is faster; or the "
-    "time between a worker's last line and the batch in training (`input.transfer`), which shared memory "
-    "makes short and pickling long.",
-    "Samples as tensors of one shape that are stacked once, work moved from `collate_fn` to the dataset; "
-    "batches of few large tensors instead of lists, strings, NumPy arrays or objects.",
+    "Data loading is slow because of `collate_fn`, or because of the worker-to-trainer transfer of each "
+    "batch.",
+    "Training waits for data. Either collating takes a third of the time to make a batch, and the simulated "
+    "replay without it is faster. Or the worker-to-trainer transfer (`input.transfer`) stalls training: it "
+    "is short for tensors in shared memory and long for objects that are pickled.",
+    "Return tensors of one shape from the dataset, so that collate is a single `torch.stack`, and move "
+    "other work from `collate_fn` to the dataset. For a slow transfer, return a few large tensors instead "
+    "of lists, strings, NumPy arrays or objects.",
     kThresholds,
     evaluate};
 

@@ -17,11 +17,11 @@ using attribute::Category;
 constexpr double kLeastCompute = 0.90;
 
 constexpr Threshold kThresholds[] = {
-    {"share of the step with a kernel running", kLeastCompute, "of the step",
-     "the share that TraceML calls compute bound and MLPerf Storage asks of a good input pipeline"},
+    {"time with at least one kernel running", kLeastCompute, "of the step",
+     "TraceML calls this compute-bound, and MLPerf Storage asks it of a good input pipeline"},
 };
 
-// The kernel that takes most device time within the recorded steps, and its share.
+// The kernel with the largest share of all kernel time, and that share.
 std::pair<std::string, double> top_kernel(const RuleInput& input) {
   std::map<uint32_t, double> time;
   double all = 0;
@@ -41,11 +41,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.device || !input.rank.device_observed || compute < kLeastCompute) return std::nullopt;
   Finding finding = make_finding(kComputeBound, input, 0);
   finding.severity = Severity::kInfo;
-  finding.title = "The device is the limit: it computes almost all of the time";
-  finding.evidence = {{"computing", 100 * compute, "% of the step"}};
+  finding.title = fmt::format("Compute: the GPU is busy {:.0f}% of each step, nothing to gain on the host",
+                              100 * compute);
+  finding.evidence = {{"GPU busy", 100 * compute, "% of the step"},
+                      {"time with a kernel running", compute * input.rank.mean_step_ms(), "ms a step"}};
   auto [name, share] = top_kernel(input);
-  if (!name.empty()) finding.evidence.push_back({"kernel " + name, 100 * share, "% of the kernel time"});
-  finding.fix.summary = "on the host: nothing; lower precision, torch.compile, a faster GPU or more of them";
+  if (!name.empty()) finding.evidence.push_back({"kernel " + name, 100 * share, "% of all kernel time"});
+  finding.fix.summary = "Try lower precision, torch.compile, or a faster GPU";
   finding.ceiling_speedup = 1 / compute;
   return finding;
 }
@@ -54,9 +56,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kComputeBound{
     "compute-bound",
-    "Nothing to gain on the host: the device computes almost all of the time.",
-    "At least one kernel runs for 90 % of the step.",
-    "Work on the kernels themselves: precision, fusion (`torch.compile`), or faster or more GPUs.",
+    "The GPU computes almost all of the time. Faster data loading or host code gains nothing.",
+    "At least one kernel runs during 90% of the step.",
+    "Make the GPU work faster: lower precision, kernel fusion (`torch.compile`), or faster or more GPUs.",
     kThresholds,
     evaluate};
 

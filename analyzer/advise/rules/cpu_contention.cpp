@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/machine.h"
 
 namespace gpuwatch::advise {
@@ -16,11 +17,10 @@ constexpr double kLeastOthers = 0.5;
 constexpr double kLeastWorkers = 0.5;
 
 constexpr Threshold kThresholds[] = {
-    {"training thread runnable but not running", kLeastDelay, "of wall time",
-     "an idle machine shows 1 to 3 %"},
-    {"CPU used by processes that are not of this run", kLeastOthers, "cores",
-     "monitoring and daemons take less"},
-    {"CPU used by loader workers", kLeastWorkers, "cores", "less cannot keep the training thread waiting"},
+    {"training thread runnable but not running", kLeastDelay, "of the time", "an idle machine shows 1 to 3%"},
+    {"CPU used by processes outside of this run", kLeastOthers, "cores", "monitoring and daemons use less"},
+    {"CPU used by loader workers", kLeastWorkers, "cores",
+     "less than that cannot keep the training thread from running"},
 };
 
 double delay_share(const RuleInput& input, const MachineUse& use) {
@@ -29,14 +29,15 @@ double delay_share(const RuleInput& input, const MachineUse& use) {
 
 void blame_others(Finding& finding, const RuleInput& input, const MachineUse& use, double delay) {
   finding.title = fmt::format(
-      "Other processes use {:.1f} cores; the training thread waits for a CPU {:.0f} % "
-      "of the time",
+      "CPU contention: other processes use {:.1f} cores, "
+      "the training thread waits for a core {:.0f}% of the time",
       use.other_cores, 100 * delay);
-  finding.fix.change =
-      NamedChange{"CPU affinity", fmt::format("{:.0f} cores of its own", std::max(1.0, use.job_cores))};
+  const double cores = std::max(1.0, use.job_cores);
+  finding.fix.change = NamedChange{
+      "CPU affinity", fmt::format("{:.0f} cores of its own", cores)};  // words: ok, fix.value in JSON
   finding.fix.summary = fmt::format(
-      "stop the other processes, or keep {:.0f} core{} free of them (taskset, cpuset, exclusive node)",
-      std::max(1.0, use.job_cores), use.job_cores < 1.5 ? "" : "s");
+      "Stop the other processes, or reserve {:.0f} CPU core{} for this job (taskset, cpuset, exclusive node)",
+      cores, cores < 1.5 ? "" : "s");
   finding.prediction = prediction_with_cpu(input, use, double(input.process.cpu_count));
 }
 
@@ -44,15 +45,18 @@ void blame_workers(Finding& finding, const RuleInput& input, const MachineUse& u
   const int workers = input.loader->setting.workers;
   const int fits = std::max(1, std::min(workers - 1, int(input.process.cpu_count) - 1));
   finding.title = fmt::format(
-      "{} loader workers take the CPU from the training thread: it waits for one "
-      "{:.0f} % of the time",
+      "CPU contention: {} loader workers compete with the training thread, "
+      "which waits for a core {:.0f}% of the time",
       workers, 100 * delay);
-  finding.fix.change = LoaderChange{LoaderOption::kNumWorkers, fits};
+  const LoaderChange change{LoaderOption::kNumWorkers, fits};
+  const model::Loader* configured = input.configured_loader();
+  finding.fix.change = change;
   finding.fix.summary =
-      fmt::format("num_workers={}, or nice the workers (os.nice(10) in worker_init_fn)", fits);
-  if (const model::Loader* configured = input.configured_loader())
-    finding.fix.location = configured->location;
-  finding.evidence.push_back({"CPU used by loader workers", use.worker_cores, "cores"});
+      fmt::format("Set {}, or lower the workers' priority with os.nice(10) in worker_init_fn",
+                  setting_words(change, configured).setting);
+  if (configured) finding.fix.location = configured->location;
+  finding.evidence.insert(finding.evidence.begin() + 1,
+                          {"CPU used by loader workers", use.worker_cores, "cores"});
   predict::LoaderSetting setting = input.loader_setting();
   setting.workers = fits;
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
@@ -70,10 +74,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!by_others && !by_workers) return std::nullopt;
 
   Finding finding = make_finding(kCpuContention, input, lost);
-  finding.evidence = {{"training thread runnable but not running", 100 * delay, "% of wall time"},
+  finding.evidence = {{"training thread waiting for a CPU core", 100 * delay, "% of the time"},
                       {"CPU used by other processes", use->other_cores, "cores"},
-                      {"CPU used by the job", use->job_cores, "cores"},
-                      {"CPUs the job may use", double(input.process.cpu_count), "cores"}};
+                      {"CPU used by this job", use->job_cores, "cores"},
+                      {"CPU available to this job", double(input.process.cpu_count), "cores"}};
   if (by_others)
     blame_others(finding, input, *use, delay);
   else
@@ -86,11 +90,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kCpuContention{
     "cpu-contention",
-    "The training thread waits for a CPU: other processes have it, or the job's own loader workers.",
-    "Run-queue delay of the training thread without throttling (cpu-quota) and without steal time "
-    "(cpu-steal). Who has the CPU: the machine's busy time less that of this run, or the workers' CPU time. "
-    "Delay of the workers alone is dataloader-oversubscribed.",
-    "Cores that the others stay away from (affinity, cpuset, an exclusive node), or fewer workers.",
+    "CPU contention: the training thread waits for a CPU core that other processes, or the job's own loader "
+    "workers, are using.",
+    "The training thread is runnable but not running, without throttling (`cpu-quota`) or steal time "
+    "(`cpu-steal`). The CPU time of other processes, or of the loader workers, shows which of them is the "
+    "cause. If only the workers wait, the finding is `dataloader-oversubscribed`.",
+    "Reserve CPU cores for the job (affinity, cpuset, an exclusive node), or use fewer workers.",
     kThresholds,
     evaluate};
 

@@ -12,10 +12,10 @@ extern const Rule kCpuSteal;
 namespace {
 
 constexpr Threshold kThresholds[] = {
-    {"CPU time taken by the host", kLeastSteal, "of the CPU time asked for",
-     "virtual machines that are not oversold show below 1 %"},
-    {"CPU time taken by the host", kLeastSteal, "of one CPU's",
-     "a job that asks for little is held up for no longer than that"},
+    {"steal time", kLeastSteal, "of the requested CPU time",
+     "a virtual machine on a host that is not oversold shows less than 1%"},
+    {"steal time", kLeastSteal, "of one CPU core",
+     "a job that requests little CPU time loses no more than that"},
 };
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -25,16 +25,17 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double recoverable = recoverable_share(input, lost);
   if (lost < kLeastSteal || recoverable < kLeastLost) return std::nullopt;
   Finding finding = make_finding(kCpuSteal, input, recoverable);
-  finding.title = fmt::format("The host takes {:.0f} % of the CPU time that this virtual machine asks for",
-                              100 * use->steal_share);
-  finding.evidence = {{"steal time", 100 * use->steal_share, "% of the CPU time asked for"},
-                      {"steal time", use->steal_cores, "cores"},
+  finding.title = fmt::format(
+      "Steal time: the hypervisor withholds {:.0f}% of the CPU time that this virtual machine requests",
+      100 * use->steal_share);
+  finding.evidence = {{"steal time", 100 * use->steal_share, "% of the requested CPU time"},
+                      {"CPU withheld", use->steal_cores, "cores"},
                       {"steal time", use->steal_cores * use->wall_s, "s"},
-                      {"CPU used by the job", use->job_cores, "cores"},
-                      {"CPUs of the machine", use->cores, "cores"}};
+                      {"CPU used by this job", use->job_cores, "cores"},
+                      {"CPU of the virtual machine", use->cores, "cores"}};
   finding.fix.change = NamedChange{"instance type", "without burst credits"};
   finding.fix.summary =
-      "an instance type with dedicated CPUs; on a burstable one the CPU credits are spent (no setting helps)";
+      "Use an instance type with dedicated CPU cores (a burstable one may have spent its CPU credits)";
   finding.ceiling_speedup = 1 / (1 - recoverable);
   return finding;
 }
@@ -43,10 +44,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kCpuSteal{
     "cpu-steal",
-    "The virtual machine does not get the CPU it asks for: burst credits are spent, or the host is oversold.",
-    "Steal time in the kernel's CPU accounting during the recorded steps. Neither a quota nor processes on "
-    "this machine show as steal.",
-    "Another instance type, with CPUs that are not shared or without burst credits.",
+    "The virtual machine does not get the CPU time it requests: its burst credits are spent, or the host is "
+    "oversold.",
+    "The kernel counts steal time during the recorded steps. Neither a CPU quota nor other processes on "
+    "this machine show up as steal time.",
+    "Use an instance type with dedicated CPU cores and without burst credits. No setting of the job helps.",
     kThresholds,
     evaluate};
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/machine.h"
 
 namespace gpuwatch::advise {
@@ -17,19 +18,19 @@ constexpr double kLeastBusy = 0.85;
 constexpr double kLeastCpuShare = 0.70;
 
 constexpr Threshold kThresholds[] = {
-    {"waiting for data", kLeastInputShare, "of the step", "below it more cores have little to gain"},
-    {"CPUs busy with this job", kLeastBusy, "of the CPUs it may use",
-     "less, and there are cores left for more workers"},
-    {"CPU time of a fetch", kLeastCpuShare, "of its duration",
-     "less, and waiting for storage is the larger part, which needs no core"},
+    {"data stall", kLeastInputShare, "of the step", "below it, more CPU cores gain little"},
+    {"CPU used by this job", kLeastBusy, "of the CPU cores it may use",
+     "below it, there are cores left for more workers"},
+    {"CPU time", kLeastCpuShare, "of the time to make a batch",
+     "below it, waiting for storage takes more of the time, and that needs no core"},
 };
 
-struct Demand {
+struct CpuDemand {
   double fetch_cpu_ms = 0;  // a step
-  double cpu_share = 0;     // of a fetch
+  double cpu_share = 0;     // of the time to make a batch
 };
 
-Demand demand(const predict::LoaderReplayInput& loader) {
+CpuDemand cpu_demand(const predict::LoaderReplayInput& loader) {
   double cpu = 0, service = 0, batches = 0;
   for (const predict::ReplayEpoch& epoch : loader.epochs) {
     for (const predict::BatchCost& batch : epoch.batches) {
@@ -42,40 +43,42 @@ Demand demand(const predict::LoaderReplayInput& loader) {
   return {cpu / batches * loader.batches_per_step / 1e6, cpu / service};
 }
 
+void name_fix(Finding& finding, const RuleInput& input, double cores) {
+  const model::Loader* configured = input.configured_loader();
+  const LoaderChange workers{LoaderOption::kNumWorkers, std::max(1, int(cores) - 1)};
+  finding.fix.change = NamedChange{"CPU cores", fmt::format("{:.0f}", cores)};
+  finding.fix.summary =
+      fmt::format("Use {:.0f} CPU cores for each rank with {}, or run transforms on the GPU", cores,
+                  setting_words(workers, configured).setting);
+  if (configured) finding.fix.location = configured->location;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   const double lost = input.rank.steady_input_share();
   const auto use = machine_use(input);
   if (!input.loader || !use || lost < kLeastInputShare) return std::nullopt;
   if (use->throttled_share >= kLeastThrottled || use->steal_share >= kLeastSteal) return std::nullopt;
   const double has = std::max(1.0, double(input.process.cpu_count));
-  const Demand needs = demand(*input.loader);
+  const CpuDemand needs = cpu_demand(*input.loader);
   if (use->job_cores < kLeastBusy * has || needs.cpu_share < kLeastCpuShare) return std::nullopt;
   const double without_wait_ms = std::max(input.input_floor_ms(), 1e-3);
   const double needed = std::ceil(needs.fetch_cpu_ms / without_wait_ms + input.loader->think_cores);
   if (needed <= has) return std::nullopt;
 
   Finding finding = make_finding(kCpuUndersized, input, lost);
-  finding.title =
-      fmt::format("Feeding this training needs {:.0f} cores, the machine has {:.0f}", needed, has);
-  finding.evidence = {{"waiting for data", 100 * lost, "% of the step"},
-                      {"CPU time of a step's data", needs.fetch_cpu_ms, "ms"},
-                      {"step without waiting for data", without_wait_ms, "ms"},
-                      {"CPU used by the job", use->job_cores, "cores"},
-                      {"CPU used by others", use->other_cores, "cores"}};
-  finding.fix.change = NamedChange{"CPU cores", fmt::format("{:.0f}", needed)};
-  finding.fix.summary = fmt::format(
-      "a machine with {:.0f} cores for each rank and num_workers={:.0f}, or transforms on the GPU", needed,
-      std::max(1.0, needed - 1));
-  if (const model::Loader* configured = input.configured_loader())
-    finding.fix.location = configured->location;
+  finding.title = fmt::format("Too few CPU cores: keeping up needs {:.0f}, this job has {:.0f}, {}", needed,
+                              has, stall_words(input, lost));
+  finding.evidence = {{"data stall", 100 * lost, "% of the step"},
+                      {"CPU time to prepare the data", needs.fetch_cpu_ms, "ms a step"},
+                      {"step time without data stalls", without_wait_ms, "ms"},
+                      {"CPU used by this job", use->job_cores, "cores"},
+                      {"CPU used by other processes", use->other_cores, "cores"}};
+  name_fix(finding, input, needed);
   predict::LoaderSetting setting = input.loader_setting();
   setting.workers = std::max(setting.workers, int(needed));
   setting.cores = needed;
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
-  if (finding.prediction)
-    finding.prediction->assumptions.push_back("further cores are as fast as these");
-  else
-    finding.ceiling_speedup = std::max(1.0, input.now_ms / without_wait_ms);
+  if (!finding.prediction) finding.ceiling_speedup = std::max(1.0, input.now_ms / without_wait_ms);
   return finding;
 }
 
@@ -83,11 +86,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kCpuUndersized{
     "cpu-undersized",
-    "The machine has too few cores to make batches as fast as training takes them.",
-    "Training waits for data, fetches are mostly CPU time, and this job keeps the CPUs that it may use busy: "
-    "the CPU time of a step's data, divided by the step without waiting, is more cores than there are. With "
-    "cores left it is dataloader-workers, with a quota cpu-quota.",
-    "A machine with that many cores a GPU, cheaper or precomputed transforms, or transforms on the GPU.",
+    "The machine has too few CPU cores to make batches as fast as training uses them.",
+    "Training waits for data, making a batch is mostly CPU time, and this job keeps its CPU cores busy. The "
+    "CPU time to prepare a step's data, divided by the step time without data stalls, gives the number of "
+    "cores needed. With cores left the finding is `dataloader-workers`, under a CPU quota `cpu-quota`.",
+    "Use a machine with that many CPU cores for each GPU, make transforms cheaper or precompute them, or "
+    "run them on the GPU.",
     kThresholds,
     evaluate};
 

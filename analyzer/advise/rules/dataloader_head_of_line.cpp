@@ -20,11 +20,11 @@ constexpr double kLeastShare = 0.02;
 
 constexpr Threshold kThresholds[] = {
     {"waiting for one batch while a later one is finished", kLeastShare, "of the step",
-     "two equal workers finish within a percent of each other by chance"},
+     "two equally fast workers finish within 1% of each other by chance"},
     kLeastGain,
 };
 
-// DataLoader(in_order=...) came with PyTorch 2.6. An unknown version is taken for a new one.
+// DataLoader(in_order=...) came with PyTorch 2.6. An unknown version counts as a newer one.
 bool has_in_order(const model::Process& process) {
   const auto torch = process.facts.find("torch");
   if (torch == process.facts.end()) return true;
@@ -41,9 +41,9 @@ void name_fix(Finding& finding, const RuleInput& input) {
   finding.fix.change = LoaderChange{LoaderOption::kInOrder, false};
   if (has_in_order(input.process)) {
     propose(finding, input, {LoaderOption::kInOrder, false});
-    finding.fix.summary += ": batches come as they are ready, their order changes";
+    finding.fix.summary += ", which changes the order of batches";
   } else {
-    finding.fix.summary = "batches of even cost: bucket samples by size (in_order=False needs PyTorch 2.6)";
+    finding.fix.summary = "Bucket samples by size, or update to PyTorch 2.6 and set in_order=False";
   }
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
@@ -60,10 +60,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (now < after * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kDataloaderHeadOfLine, input, std::max(lost, 1 - after / now));
-  finding.title = "One slow batch holds back batches that are ready";
+  finding.title = "Batch order: a slow batch blocks finished ones, " + stall_words(input, lost);
   finding.evidence = {share_evidence(input, Category::InputHeadOfLine),
+                      {"time of the slowest batch", slowest_batch(*input.loader), "times the mean"},
                       share_evidence(input, Category::InputNoPrefetch),
-                      {"spread of the batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
+                      {"spread of batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
   name_fix(finding, input);
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   if (!finding.prediction) finding.ceiling_speedup = now / after * (1 + std::abs(input.loader_check.error()));
@@ -74,13 +75,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kDataloaderHeadOfLine{
     "dataloader-head-of-line",
-    "One slow batch holds back batches that other workers have finished: the loader hands them out in order.",
-    "Data waits during which a later batch was ready and the one owed was not, and a replay in the order of "
-    "completion that is faster with the same workers. Where no batch is ready the cause is "
-    "`dataloader-workers`; where workers stand idle, `dataloader-prefetch`.",
-    "`in_order=False` at the loader's line (PyTorch 2.6; the order of samples then depends on their cost), "
-    "or "
-    "batches of even cost: samples bucketed by size.",
+    "One slow batch blocks batches that other workers have already finished, because the DataLoader returns "
+    "batches in order.",
+    "Training waits for a batch while a later one is ready, and the simulated replay without the fixed "
+    "order is faster with the same workers. If no batch is ready, the finding is `dataloader-workers`; if "
+    "workers are idle, `dataloader-prefetch`.",
+    "Set `in_order=False` (PyTorch 2.6 or later; the order of batches then varies), or bucket samples by "
+    "size, so that batches take equal time.",
     kThresholds,
     evaluate};
 

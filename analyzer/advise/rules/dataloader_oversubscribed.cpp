@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -18,19 +19,19 @@ constexpr double kLeastRunDelay = 0.10;
 constexpr double kSameSpeed = 1.01;
 constexpr double kThreadsOfWorker = 2;
 constexpr double kParallel = 1.5;
-constexpr double kLeastStarved = 0.05;
+constexpr double kLeastStall = 0.05;
 
 constexpr Threshold kThresholds[] = {
-    {"time of fetches spent runnable but not running", kLeastRunDelay, "of the fetch",
-     "an idle core shows 1 to 3 %; two workers on 0.9 obtainable cores showed 50 %"},
-    {"step time with fewer workers", kSameSpeed, "times",
-     "what is slower by less cannot be told apart in a run"},
+    {"workers runnable but not running", kLeastRunDelay, "of the time to make a batch",
+     "an idle core shows 1 to 3%, two workers on 0.9 cores showed 50%"},
+    {"step time with fewer workers", kSameSpeed, "times the step time now",
+     "a smaller difference cannot be measured in a run"},
     {"threads of a worker", kThreadsOfWorker, "threads",
-     "PyTorch's worker has its own and one that sends the batches"},
-    {"CPU time of the workers", kParallel, "times that of the fetches",
-     "sending batches takes CPU, too, but seldom half as much as making them"},
-    {"waiting for workers that wait for a CPU", kLeastStarved, "of the step",
-     "below it a job is not input bound"},
+     "a PyTorch worker has a main thread and one that sends batches"},
+    {"CPU time of the workers", kParallel, "times that of making batches",
+     "sending batches takes CPU time too, but seldom half as much as making them"},
+    {"waiting for workers that wait for a CPU core", kLeastStall, "of the step",
+     "below it a job is not input-bound"},
 };
 
 double run_delay_share(const InputFacts& facts) {
@@ -42,26 +43,29 @@ void locate(Finding& finding, const RuleInput& input) {
     finding.fix.location = configured->location;
 }
 
-// Threads that a worker's libraries started compete with the other workers: the job gets slower by it.
+// Threads that libraries start in a worker (OpenMP, OpenCV) compete with the other workers for CPU cores.
 std::optional<Finding> threads_in_workers(const RuleInput& input, double delay) {
   const InputFacts& facts = *input.facts;
   const double lost = input.rank.share(Category::InputCpuStarved);
   const double parallel =
       facts.sampled_fetch_cpu_ns > 0 ? facts.sampled_worker_cpu_ns / facts.sampled_fetch_cpu_ns : 0;
-  if (facts.threads <= kThreadsOfWorker || parallel < kParallel || lost < kLeastStarved) return std::nullopt;
+  if (facts.threads <= kThreadsOfWorker || parallel < kParallel || lost < kLeastStall) return std::nullopt;
 
   Finding finding = make_finding(kDataloaderOversubscribed, input, lost);
-  finding.title = "Threads inside the loader workers take the CPU from each other";
-  finding.evidence = {{"threads of a worker", double(facts.threads), "threads"},
-                      {"CPU time of the workers, of what their fetches use themselves", parallel, "times"},
-                      {"workers runnable but not running", 100 * delay, "% of the fetch time"},
-                      {"cores that loader and training got", input.loader->cores, "cores"}};
+  finding.title =
+      "CPU contention: libraries start threads in the loader workers, " + stall_words(input, lost);
+  finding.evidence = {{"each worker runs", double(facts.threads), "threads"},
+                      {"CPU time of the workers", parallel, "times that of making batches"},
+                      {"workers runnable but not running", 100 * delay, "% of the time to make a batch"},
+                      {"CPU that workers and training got", input.loader->cores, "cores"},
+                      share_evidence(input, Category::InputCpuStarved)};
   finding.fix.change = NamedChange{"OMP_NUM_THREADS", "1"};
   finding.fix.summary =
-      "one thread a worker: OMP_NUM_THREADS=1, torch.set_num_threads(1) and "
-      "cv2.setNumThreads(0) in worker_init_fn";
+      "Set OMP_NUM_THREADS=1, and call torch.set_num_threads(1) and cv2.setNumThreads(0) in worker_init_fn";
+  // A named function: workers started by spawn or forkserver cannot unpickle a lambda.
   finding.fix.snippet =
-      "DataLoader(..., worker_init_fn=lambda worker: (torch.set_num_threads(1), cv2.setNumThreads(0)))";
+      "def one_thread(worker_id): torch.set_num_threads(1); cv2.setNumThreads(0)  # DataLoader(..., "
+      "worker_init_fn=one_thread)";
   locate(finding, input);
   finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
   return finding;
@@ -79,13 +83,15 @@ std::optional<Finding> too_many_workers(const RuleInput& input, double delay) {
   Finding finding =
       make_finding(kDataloaderOversubscribed, input, input.rank.share(Category::InputCpuStarved));
   finding.severity = Severity::kInfo;  // fewer workers free memory, they do not make the step shorter
-  finding.title =
-      fmt::format("More workers gain nothing, because {} already share {:.1f} cores that can be had", workers,
-                  input.loader->cores);
-  finding.evidence = {{"workers runnable but not running", 100 * delay, "% of the fetch time"},
-                      {"cores that loader and training got", input.loader->cores, "cores"}};
-  finding.fix.change = LoaderChange{LoaderOption::kNumWorkers, setting.workers};
-  finding.fix.summary = fmt::format("num_workers={} is as fast", setting.workers);
+  finding.title = fmt::format(
+      "Worker count: {} workers already share the {:.3g} CPU cores this job gets, more will not help",
+      workers, input.loader->cores);
+  finding.evidence = {{"workers runnable but not running", 100 * delay, "% of the time to make a batch"},
+                      {"CPU that workers and training got", input.loader->cores, "cores"}};
+  const LoaderChange fewer{LoaderOption::kNumWorkers, setting.workers};
+  finding.fix.change = fewer;
+  finding.fix.summary = fmt::format("Set {} to save memory, it is as fast",
+                                    setting_words(fewer, input.configured_loader()).setting);
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   locate(finding, input);
   return finding;
@@ -103,11 +109,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kDataloaderOversubscribed{
     "dataloader-oversubscribed",
-    "More workers (or threads in workers) than CPU that can really be had: they take it from each other.",
-    "Workers are runnable but not running for a tenth of their fetch time, and either they have threads "
-    "beside "
-    "PyTorch's own that use CPU, or the replay with fewer workers on the same cores is as fast.",
-    "Fewer workers; `OMP_NUM_THREADS=1` or `cv2.setNumThreads(0)` where workers start threads.",
+    "CPU contention among workers: there are more workers, or threads in workers, than CPU cores that the "
+    "job gets.",
+    "Workers are runnable but not running during a tenth of the time to make a batch. Either libraries in "
+    "them started threads that use CPU time, or the simulated replay with fewer workers on the same cores "
+    "is as fast.",
+    "Use fewer workers. If workers start threads: set `OMP_NUM_THREADS=1`, and call `cv2.setNumThreads(0)` "
+    "in `worker_init_fn`.",
     kThresholds,
     evaluate};
 

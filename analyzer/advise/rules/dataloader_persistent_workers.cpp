@@ -18,13 +18,13 @@ constexpr double kLeastShare = 0.02;
 
 constexpr Threshold kThresholds[] = {
     {"waiting for workers to start and end, after the first epoch", kLeastShare, "of the step",
-     "half of what a job must lose to be called input bound: the change is one word"},
+     "less than half of what makes a job input-bound, because the change is a single argument"},
     kLeastGain,
 };
 
 struct Restarts {
   size_t count = 0;
-  double start_ms = 0;  // an epoch: from its iterator's construction to its first batch
+  double first_batch_ms = 0;  // from the start of an epoch to its first batch, mean
 };
 
 Restarts restarts(const RuleInput& input, const model::Loader& loader) {
@@ -35,18 +35,19 @@ Restarts restarts(const RuleInput& input, const model::Loader& loader) {
     const model::Ns first = epoch.batches.front().next.end;
     if (!is_first && first > epoch.start.begin) {
       ++result.count;
-      result.start_ms += double(first - epoch.start.begin) / 1e6;
+      result.first_batch_ms += double(first - epoch.start.begin) / 1e6;
     }
     is_first = false;
   }
-  if (result.count > 0) result.start_ms /= double(result.count);
+  if (result.count > 0) result.first_batch_ms /= double(result.count);
   return result;
 }
 
 void name_fix(Finding& finding, const RuleInput& input, const model::Loader& loader) {
   propose(finding, input, {LoaderOption::kPersistentWorkers, true});
   if (loader.start_method == "spawn" || loader.start_method == "forkserver")
-    finding.fix.summary += fmt::format(" ({} imports the script anew in each worker)", loader.start_method);
+    finding.fix.summary +=
+        fmt::format(", because {} imports the script again in each worker", loader.start_method);
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -62,10 +63,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double after = expected_step_ms(input, *input.loader, setting);
 
   Finding finding = make_finding(kDataloaderPersistentWorkers, input, lost);
-  finding.title = "Loader workers are started anew for each epoch";
+  finding.title = "Worker restarts: loader workers start again for each epoch, " + stall_words(input, lost);
   finding.evidence = {share_evidence(input, Category::InputStartup),
-                      {"epochs that started workers again", double(seen.count), "epochs"},
-                      {"from the start of an epoch to its first batch", seen.start_ms, "ms"}};
+                      {"worker restarts", double(seen.count), "in the run"},
+                      {"time to the first batch of an epoch", seen.first_batch_ms, "ms"}};
   name_fix(finding, input, *loader);
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   if (finding.prediction && now < after * kLeastSpeedup) return std::nullopt;
@@ -77,13 +78,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kDataloaderPersistentWorkers{
     "dataloader-persistent-workers",
-    "Loader workers are started anew for each epoch, and training waits until they are up.",
-    "Waits for workers to start (`input.startup`) in the second and later epochs over the same loader, and a "
-    "replay with workers that live on that is faster. A long first epoch only is a matter of "
-    "`startup-share`.",
-    "`persistent_workers=True` at the loader's line; with the start methods spawn and forkserver, which "
-    "import "
-    "the script again in each worker, it saves most.",
+    "Loader workers are started again for each epoch, and training waits until they are ready.",
+    "Training waits for workers to start (`input.startup`) in the second and later epochs of the same "
+    "DataLoader, and the simulated replay with persistent workers is faster. If only the first epoch starts "
+    "slowly, the finding is `startup-share`.",
+    "Set `persistent_workers=True`. It saves most with the start methods spawn and forkserver, which import "
+    "the script again in each worker.",
     kThresholds,
     evaluate};
 

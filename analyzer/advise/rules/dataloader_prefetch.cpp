@@ -18,10 +18,10 @@ constexpr double kWithinBest = 1.01;
 constexpr int kMostAhead = 16;
 
 constexpr Threshold kThresholds[] = {
-    {"share of the step spent waiting for data", kLeastInputShare, "of the step",
-     "uneven batches cost little each; below it nothing can be gained"},
+    {"data stall", kLeastInputShare, "of the step",
+     "batches of uneven cost lose little each, and below it there is nothing to gain"},
     kLeastGain,
-    {"prefetch_factor", kMostAhead, "batches a worker", "every batch ahead is held in shared memory"},
+    {"prefetch_factor", kMostAhead, "batches a worker", "every prefetched batch takes shared memory"},
 };
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -43,10 +43,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (setting.prefetch_factor > kMostAhead || now < best * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kDataloaderPrefetch, input, std::min(lost, 1 - best / now));
-  finding.title = "Batches take unequal time and too few are made ahead";
-  finding.evidence = {share_evidence(input, attribute::Category::InputNoPrefetch),
+  finding.title = fmt::format("Prefetching: prefetch_factor={} is too small for batches of uneven cost, {}",
+                              before, stall_words(input, lost));
+  finding.evidence = {{"data stall", 100 * lost, "% of the step"},
+                      {"time of the slowest batch", slowest_batch(*input.loader), "times the mean"},
+                      share_evidence(input, attribute::Category::InputNoPrefetch),
                       share_evidence(input, attribute::Category::InputHeadOfLine),
-                      {"spread of the batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
+                      {"spread of batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
   propose(finding, input, {LoaderOption::kPrefetchFactor, setting.prefetch_factor});
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   if (!finding.prediction) finding.ceiling_speedup = now / best * (1 + std::abs(input.loader_check.error()));
@@ -57,13 +60,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kDataloaderPrefetch{
     "dataloader-prefetch",
-    "The buffer between workers and training is too short for batches that take unequal time: workers stand "
-    "idle, "
-    "then training waits.",
-    "Data waits while workers have nothing asked of them, batch times that vary, and a replay with a longer "
-    "buffer "
-    "that is faster with the same workers.",
-    "`prefetch_factor=N` at the loader's line, the smallest within 1 % of the best predicted one.",
+    "The prefetch buffer is too short for batches of uneven cost: workers are idle while it is full, and "
+    "training waits once a slow batch has emptied it.",
+    "Training waits for data although workers were idle before, batch times vary, and the simulated replay "
+    "with a longer buffer is faster with the same workers.",
+    "Set `prefetch_factor=N`. The report gives the smallest N within 1% of the best predicted one.",
     kThresholds,
     evaluate};
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/rule.h"
@@ -21,17 +22,16 @@ constexpr double kLeastInputShare = 0.05;
 constexpr double kWithinBest = 1.01;
 
 constexpr Threshold kThresholds[] = {
-    {"share of the step spent waiting for data", kLeastInputShare, "of the step",
-     "below it XProf and TensorBoard's profiler do not call a job input bound, and the replay's error is as "
-     "large"},
+    {"data stall", kLeastInputShare, "of the step",
+     "below it XProf does not call a job input-bound, and the model error is as large"},
     kLeastGain,
-    {"distance from the best worker count", kWithinBest, "times",
-     "workers cost memory and start-up: the smallest count within 1 % of the best is named"},
+    {"step time, against that of the best worker count", kWithinBest, "times",
+     "workers take memory and start-up time, so the smallest count within 1% of the best is proposed"},
     {"workers", kMostWorkers, "workers",
-     "beyond it the replay's assumption of one undisturbed result queue fails"},
+     "with more of them, contention on the result queue, which the replay does not model, matters"},
 };
 
-// The smallest count within 1 % of the best. 0 is a candidate only where it is what was recorded.
+// The smallest count within 1% of the best, at least 1.
 int best_workers(const RuleInput& input, const predict::LoaderReplayInput& loader) {
   predict::LoaderSetting setting = loader.setting;
   int most = std::max(input.most_workers(), setting.workers);
@@ -59,6 +59,28 @@ bool settle(Finding& finding, const RuleInput& input, const predict::LoaderRepla
   return true;
 }
 
+std::string workers_title(const RuleInput& input, int workers, double lost) {
+  if (workers > 0)
+    return fmt::format("Data loading: {} worker{} cannot keep up, {}", workers, workers == 1 ? "" : "s",
+                       stall_words(input, lost));
+  if (input.rank.device == model::kNone)
+    return fmt::format(
+        "Data loading: no workers, the training thread spends {:.0f}% of each step preparing batches",
+        100 * lost);
+  return fmt::format("Data loading: no workers, {} while the training thread prepares batches",
+                     stall_words(input, lost));
+}
+
+void add_evidence(Finding& finding, const RuleInput& input, double lost) {
+  finding.evidence.push_back({"data stall", 100 * lost, "% of the step"});
+  if (input.facts && input.facts->batches > 0)
+    finding.evidence.push_back(
+        {"time to make a batch", input.facts->per_batch(input.facts->fetch_ns) / 1e6, "ms"});
+  finding.evidence.push_back({"step time without data stalls", input.input_floor_ms(), "ms"});
+  add_cause_evidence(finding, input);
+  finding.evidence.push_back({"CPU available to this job", double(input.process.cpu_count), "cores"});
+}
+
 std::optional<Finding> framework_loader(const RuleInput& input, double lost) {
   const predict::LoaderReplayInput& loader = *input.loader;
   predict::LoaderSetting setting = loader.setting;
@@ -66,23 +88,18 @@ std::optional<Finding> framework_loader(const RuleInput& input, double lost) {
   if (setting.workers <= loader.setting.workers) return std::nullopt;
 
   Finding finding = make_finding(kDataloaderWorkers, input, lost);
-  finding.title = loader.setting.workers == 0
-                      ? "Batches are made by the training thread itself: the loader has no workers"
-                      : fmt::format("{} loader worker{} cannot keep up with training", loader.setting.workers,
-                                    loader.setting.workers == 1 ? "" : "s");
-  finding.evidence.push_back({"waiting for data", 100 * lost, "% of the step"});
-  add_cause_evidence(finding, input);
-  finding.evidence.push_back({"CPUs", double(input.process.cpu_count), "cores"});
+  finding.title = workers_title(input, loader.setting.workers, lost);
+  add_evidence(finding, input, lost);
   propose(finding, input, {LoaderOption::kNumWorkers, setting.workers});
   if (!settle(finding, input, loader, input.loader_check, setting)) return std::nullopt;
   return finding;
 }
 
-std::optional<Finding> own_threads(const RuleInput& input, double lost) {
+std::optional<Finding> program_threads(const RuleInput& input, double lost) {
   const predict::ProducerReplayInput& producers = *input.producers;
   constexpr double kBusyProducers = 0.9;
   if (producers.busy_share < kBusyProducers)
-    return std::nullopt;  // they wait too: more of them would only wait
+    return std::nullopt;  // they wait themselves, for something that more of them would wait for too
   predict::LoaderSetting setting = producers.loader.setting;
   int now = setting.workers;
   double without_wait_ms = std::max(input.input_floor_ms(), 1e-3);
@@ -91,19 +108,19 @@ std::optional<Finding> own_threads(const RuleInput& input, double lost) {
   if (setting.workers <= now) return std::nullopt;
 
   Finding finding = make_finding(kDataloaderWorkers, input, lost);
-  finding.title = fmt::format("{} loader thread{} cannot keep up with training", now, now == 1 ? "" : "s");
-  finding.evidence = {{"waiting for data", 100 * lost, "% of the step"},
-                      {"loader threads busy", 100 * producers.busy_share, "% of their time"},
-                      {"loader time a step's data takes", producers.service_ms, "ms"}};
+  finding.title = fmt::format("Data loading: {} loader thread{} cannot keep up, {}", now, now == 1 ? "" : "s",
+                              stall_words(input, lost));
+  finding.evidence = {{"data stall", 100 * lost, "% of the step"},
+                      {"loader threads busy", 100 * producers.busy_share, "% of the time"},
+                      {"loader thread time for the data", producers.service_ms, "ms a step"}};
   finding.fix.change = LoaderChange{LoaderOption::kNumWorkers, setting.workers};
-  finding.fix.summary = fmt::format("{} loader threads instead of {}", setting.workers, now);
+  finding.fix.summary = fmt::format("Use {} loader threads instead of {}", setting.workers, now);
   finding.fix.location =
       call_location(input.run, input.process, input.process.training_thread, producers.wait_call);
   if (!settle(finding, input, producers.loader, predict::check(producers.loader), setting))
     return std::nullopt;
   if (finding.prediction)
-    finding.prediction->assumptions.push_back(
-        "loader threads of the program's own: each batch costs the mean");
+    finding.prediction->assumptions.push_back("each batch takes the program's loader threads the mean time");
   return finding;
 }
 
@@ -111,22 +128,20 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   double lost = input.rank.steady_input_share();
   if (lost < kLeastInputShare) return std::nullopt;
   if (input.loader) return framework_loader(input, lost);
-  return input.producers ? own_threads(input, lost) : std::nullopt;
+  return input.producers ? program_threads(input, lost) : std::nullopt;
 }
 
 }  // namespace
 
 const Rule kDataloaderWorkers{
     "dataloader-workers",
-    "Too few loader workers, or none: training waits for batches that more workers would have ready.",
-    "Data wait while the worker that owes the batch is busy, and the replay of the recorded batches with "
-    "more "
-    "workers is faster within the CPU that can really be had. For programs with loader threads of their own: "
-    "those threads are busy all the time while the training thread waits.",
-    "`num_workers=N` at the loader's line: the smallest N within 1 % of the best predicted one, at most the "
-    "CPUs "
-    "of the machine divided by its ranks. For own threads: the number of threads whose work fits into a "
-    "step.",
+    "Too few loader workers, or none: training waits for data that more workers would have ready.",
+    "Training waits for a batch while the worker that makes it is busy, and the simulated replay with more "
+    "workers is faster on the CPU cores that the job gets. In programs that load data with threads instead "
+    "of a DataLoader: those threads are busy all the time while the training thread waits.",
+    "Set `num_workers=N`. The report gives the smallest N within 1% of the best predicted one, at most the "
+    "CPU cores of the machine divided by its ranks. For loader threads: as many as can prepare a step's "
+    "data within a step.",
     kThresholds,
     evaluate};
 

@@ -16,25 +16,25 @@ namespace {
 
 enum class Needs { kNothing, kDevice, kCommunication };
 
-// A switch is on when its recorded value is one of `on` ("*": any but "", "0", "off").
-struct Switch {
+// On when the recorded value equals `on` ("*": any but "", "0", "off").
+struct DebugSetting {
   const char* fact;
   std::string_view on;
   Needs needs;
   const char* cost;
-  const char* unset;
+  const char* fix;
 };
 
-constexpr Switch kSwitches[] = {
-    {"CUDA_LAUNCH_BLOCKING", "*", Needs::kDevice, "every launch waits for its kernel",
+constexpr DebugSetting kSettings[] = {
+    {"CUDA_LAUNCH_BLOCKING", "*", Needs::kDevice, "every kernel launch waits for its kernel",
      "unset CUDA_LAUNCH_BLOCKING"},
     {"anomaly_mode", "on", Needs::kNothing, "autograd keeps a stack for each operation and looks for NaN",
-     "torch.autograd.set_detect_anomaly(False)"},
+     "call torch.autograd.set_detect_anomaly(False)"},
     {"profiler", "on", Needs::kNothing, "every operation is traced",
-     "run without the profiler, or with a schedule"},
+     "run without the profiler or give it a schedule"},
     {"TORCH_DISTRIBUTED_DEBUG", "DETAIL", Needs::kNothing, "every collective is checked across ranks first",
      "unset TORCH_DISTRIBUTED_DEBUG"},
-    {"NCCL_DEBUG", "TRACE", Needs::kCommunication, "every NCCL call is logged", "NCCL_DEBUG=WARN"},
+    {"NCCL_DEBUG", "TRACE", Needs::kCommunication, "every NCCL call is logged", "set NCCL_DEBUG=WARN"},
     {"NCCL_DEBUG_SUBSYS", "ALL", Needs::kCommunication, "every NCCL call is logged",
      "unset NCCL_DEBUG_SUBSYS"},
     {"PYTHONDEVMODE", "*", Needs::kNothing, "Python checks each allocation", "unset PYTHONDEVMODE"},
@@ -43,11 +43,11 @@ constexpr Switch kSwitches[] = {
     {"PYTHONMALLOC", "debug", Needs::kNothing, "Python checks each allocation", "unset PYTHONMALLOC"},
 };
 
-bool is_on(const Switch& it, std::string_view value) {
+bool is_on(const DebugSetting& it, std::string_view value) {
   if (it.on == "*") return !value.empty() && value != "0" && value != "off";
   return value.size() == it.on.size() &&
          std::equal(value.begin(), value.end(), it.on.begin(), [](char a, char b) {
-           return (a | 0x20) == (b | 0x20);  // letters only: NCCL and PyTorch take either case
+           return (a | 0x20) == (b | 0x20);  // letters only: NCCL and PyTorch accept upper and lower case
          });
 }
 
@@ -64,36 +64,51 @@ bool applies(const RuleInput& input, Needs needs) {
   return true;
 }
 
-// What launches that wait cost is the time in which the device does nothing.
-std::optional<double> ceiling(const RuleInput& input, bool is_launch_blocking) {
+// Launches that wait for their kernel can cost no more than the time that the GPU idles.
+std::optional<double> upper_bound(const RuleInput& input, bool is_launch_blocking) {
   const double busy = input.device_floor_ms();
   if (!is_launch_blocking || busy <= 0) return std::nullopt;
   return std::max(1.0, input.now_ms / busy);
 }
 
+std::string sentence(std::string words) {
+  if (!words.empty() && words[0] >= 'a' && words[0] <= 'z') words[0] = char(words[0] - 'a' + 'A');
+  return words;
+}
+
+void add_sizes(Finding& finding, const RuleInput& input) {
+  if (finding.ceiling_speedup)
+    finding.evidence.push_back({"GPU idle, at most", 100 * finding.lost_share, "% of the step"});
+  const double steps = double(input.rank.steps.size());
+  if (steps > 0) finding.evidence.push_back({"step time", input.rank.mean_step_ms(), "ms"});
+  finding.evidence.push_back({"recorded", steps, "steps"});
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
-  std::string names, costs, unset;
+  std::string settings, fixes;
   std::string_view first;
   Finding finding = make_finding(kDebugLeftOn, input, 0);
-  for (const Switch& it : kSwitches) {
+  for (const DebugSetting& it : kSettings) {
     const auto found = input.process.facts.find(it.fact);
     if (found == input.process.facts.end() || !is_on(it, found->second) || !applies(input, it.needs))
       continue;
     if (first.empty()) first = it.fact;
-    names += fmt::format("{}{}={}", names.empty() ? "" : ", ", it.fact, found->second);
-    costs += fmt::format("{}{}", costs.empty() ? "" : "; ", it.cost);
-    unset += fmt::format("{}{}", unset.empty() ? "" : ", ", it.unset);
-    finding.evidence.push_back({it.fact, 1, "on"});
+    const std::string set = fmt::format("{}={}", it.fact, found->second);
+    settings += fmt::format("{}{} ({})", settings.empty() ? "" : ", ", set, it.cost);
+    fixes += fmt::format("{}{}", fixes.empty() ? "" : ", ", it.fix);
+    finding.evidence.push_back({set + " in", 1, "process"});
   }
   if (first.empty()) return std::nullopt;
-  finding.title = fmt::format("Debugging is on ({}): {}", names, costs);
+  finding.title = "Debugging left on: " + settings;
   finding.fix.change = NamedChange{std::string(first), "off"};
-  finding.fix.summary = unset;
-  finding.ceiling_speedup = ceiling(input, first == "CUDA_LAUNCH_BLOCKING");
+  finding.fix.summary = sentence(fixes);
+  finding.ceiling_speedup = upper_bound(input, first == "CUDA_LAUNCH_BLOCKING");
   if (finding.ceiling_speedup) {
     finding.lost_share = 1 - 1 / *finding.ceiling_speedup;
+    finding.title += fmt::format(", the GPU idles up to {:.0f}% of each step", 100 * finding.lost_share);
     finding.severity = make_finding(kDebugLeftOn, input, finding.lost_share).severity;
   }
+  add_sizes(finding, input);
   return finding;
 }
 
@@ -101,12 +116,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kDebugLeftOn{
     "debug-left-on",
-    "A switch that is meant for debugging slows the run: CUDA_LAUNCH_BLOCKING, autograd's anomaly mode, a "
-    "running "
-    "profiler, TORCH_DISTRIBUTED_DEBUG=DETAIL, NCCL_DEBUG=TRACE, Python's development mode or tracemalloc.",
-    "The switch's own value in the environment, or as PyTorch says it at an optimizer step. What it costs is "
-    "not in one run: a ceiling is given for CUDA_LAUNCH_BLOCKING alone (the device's idle time).",
-    "Unset it.",
+    "A setting that is meant for debugging slows the run: `CUDA_LAUNCH_BLOCKING`, autograd's anomaly mode, "
+    "a running profiler, `TORCH_DISTRIBUTED_DEBUG=DETAIL`, `NCCL_DEBUG=TRACE`, Python's development mode or "
+    "tracemalloc.",
+    "The value of the environment variable, or what PyTorch reports at an optimizer step. A single "
+    "recording does not show what the setting costs. Only `CUDA_LAUNCH_BLOCKING` gets an upper bound: the "
+    "time that the GPU idles.",
+    "Unset the variable, or switch the debugging feature off.",
     {},
     evaluate,
     true};

@@ -18,13 +18,13 @@ constexpr double kWanted = 0.05;
 
 constexpr Threshold kThresholds[] = {
     {"evaluation", kLeastShare, "of training and evaluation",
-     "usual is 5 to 10 % (one pass over a tenth of the data)"},
+     "5 to 10% is usual (one epoch of a tenth of the data)"},
     {"evaluation with the proposed interval", kWanted, "of training and evaluation",
-     "the lower band, as elsewhere"},
+     "the lower end of what is usual"},
 };
 
-// The loader that was read in most of the evaluation's batches.
-const model::Loader* evaluated_loader(const RuleInput& input, const std::vector<model::Phase>& phases) {
+// The loader that the first evaluation reads.
+const model::Loader* evaluation_loader(const RuleInput& input, const std::vector<model::Phase>& phases) {
   const model::Thread& thread = input.process.threads[input.process.training_thread];
   const auto first = std::find_if(phases.begin(), phases.end(), [](const model::Phase& phase) {
     return phase.kind == model::PhaseKind::kEvaluation;
@@ -56,16 +56,17 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double training_s = run_s - evaluation_s;
   const int less_often =
       std::max(2, int(std::ceil(evaluation_s * (1 - kWanted) / (kWanted * std::max(training_s, 1e-9)))));
-  finding.title = fmt::format("Evaluation takes {:.0f} % of the run", 100 * share);
+  finding.title = fmt::format("Evaluation: training pauses {:.0f}% of the time", 100 * share);
   finding.evidence = {{"evaluation", 100 * share, "% of training and evaluation"},
                       {"evaluations", double(count), "in the run"},
-                      {"an evaluation takes", evaluation_s / double(count), "s"}};
-  finding.fix.change =
-      NamedChange{"evaluation interval", fmt::format("{} times as long", std::min(less_often, 1000))};
+                      {"time of one evaluation", evaluation_s / double(count), "s"}};
+  const int factor = std::min(less_often, 1000);
+  finding.fix.change = NamedChange{"evaluation interval",
+                                   fmt::format("{} times as long", factor)};  // words: ok, fix.value in JSON
   finding.fix.summary = fmt::format(
-      "evaluate {} times less often, on fewer samples, with a larger batch and under torch.inference_mode()",
-      std::min(less_often, 1000));
-  if (const model::Loader* loader = evaluated_loader(input, phases)) finding.fix.location = loader->location;
+      "Evaluate {}x less often, on fewer samples, or with a larger batch under torch.inference_mode()",
+      factor);
+  if (const model::Loader* loader = evaluation_loader(input, phases)) finding.fix.location = loader->location;
   finding.ceiling_speedup = 1 / (1 - share);
   return finding;
 }
@@ -75,11 +76,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kEvaluationShare{
     "evaluation-share",
     "Evaluation takes a large part of the run.",
-    "Stretches between training steps in which a loader is read that training does not use, without "
-    "optimizer "
-    "steps. The steps that all other figures are about hold none of it.",
-    "Evaluate less often or on fewer samples, with a larger batch, without gradients. The ceiling is for the "
-    "whole run, not for a step.",
+    "Between training steps, the job reads a DataLoader that training does not use, without optimizer "
+    "steps. All other numbers of the report are about training steps and do not include evaluation.",
+    "Evaluate less often, on fewer samples, with a larger batch or without gradients. The upper bound is "
+    "for the whole run, not for a step.",
     kThresholds,
     evaluate};
 

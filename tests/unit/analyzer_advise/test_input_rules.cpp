@@ -215,7 +215,7 @@ TEST(HeadOfLine, NamesNoOptionThatTheVersionHasNot) {
   const Finding* finding = find(diagnosis, "dataloader-head-of-line");
   ASSERT_NE(finding, nullptr);
   EXPECT_TRUE(finding->fix.snippet.empty());
-  EXPECT_NE(finding->fix.summary.find("bucket"), std::string::npos);
+  EXPECT_NE(finding->fix.summary.find("Bucket samples"), std::string::npos);
 }
 
 TEST(HeadOfLine, IsSilentWhereAllBatchesAreSlow) {
