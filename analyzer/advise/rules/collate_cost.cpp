@@ -76,8 +76,8 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
 std::optional<Finding> slow_hand_over(const RuleInput& input) {
   const InputFacts& facts = *input.facts;
   const double lost = input.rank.share(Category::InputTransfer);
-  const double ms = facts.hand_over_ns / 1e6;
-  const double cpu_ms = facts.hand_over_cpu_ns() / 1e6;
+  const double ms = facts.transfer_ns / 1e6;
+  const double cpu_ms = facts.transfer_cpu_ns() / 1e6;
   if (lost < kLeastInputShare || ms < kLeastHandOverMs || cpu_ms < kLeastHandOverCpuMs) return std::nullopt;
 
   Finding finding = make_finding(kCollateCost, input, lost);
