@@ -148,7 +148,8 @@ std::vector<double> ns_before_events(const RuleInput& input, const std::vector<p
 }
 
 std::string times_a_step(double calls) {
-  return std::abs(calls - 1) < 0.005 ? "once a step" : fmt::format("{:.3g} times a step", calls);
+  if (std::abs(calls - 1) < 0.005) return "once a step";
+  return calls < 10 ? fmt::format("{:.2g} times a step", calls) : fmt::format("{:.0f} times a step", calls);
 }
 
 std::optional<predict::Prediction> prediction_without(const RuleInput& input, const HostCalls& calls,

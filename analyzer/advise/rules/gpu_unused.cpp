@@ -20,6 +20,9 @@ void name_reason(Finding& finding, const model::Process& process) {
   std::string visible = fact(process, "CUDA_VISIBLE_DEVICES");
   if (torch.find("+cpu") != std::string::npos) {
     finding.fix.change = NamedChange{"torch", "a CUDA build"};
+    finding.fix.summary = fmt::format("Install a CUDA build of PyTorch ({} is CPU-only)", torch);
+  } else if (process.facts.contains("CUDA_VISIBLE_DEVICES") && (visible.empty() || visible[0] == '-')) {
+    finding.fix.change = NamedChange{"CUDA_VISIBLE_DEVICES", ""};
     finding.fix.summary = fmt::format("Unset CUDA_VISIBLE_DEVICES (\"{}\" hides every GPU)", visible);
   } else {
     finding.fix.change = NamedChange{"device", "cuda"};
@@ -38,7 +41,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.title = fmt::format(
       "Unused GPU: the job computes on the CPU for {:.0f}% of each step, and the machine has a GPU",
       100 * compute);
-  finding.evidence = {{"NVIDIA GPUs on this machine", std::strtod(gpus.c_str(), nullptr), ""},
+  finding.evidence = {{"NVIDIA GPUs", std::strtod(gpus.c_str(), nullptr), "on this machine"},
                       {"CPU compute", 100 * compute, "% of the step"}};
   name_reason(finding, input.process);
   // An upper bound: compute takes no time on the GPU, everything else stays.

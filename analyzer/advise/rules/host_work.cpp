@@ -81,13 +81,9 @@ std::vector<model::TimeSpan> intervals_of(const RuleInput& input, const HostCall
   return intervals;
 }
 
-Finding describe(const RuleInput& input, double share, double ms, uint32_t call) {
+Finding describe(const RuleInput& input, double share, uint32_t call) {
   Finding finding = make_finding(kHostWork, input, share);
-  finding.title = fmt::format(
-      "Host work: the script runs {:.3g} ms a step between CUDA calls, the GPU idles {:.0f}% of each step",
-      ms, 100 * share);
-  finding.evidence = {{"GPU idle while the script runs", 100 * share, "% of the step"},
-                      {"script between CUDA calls", ms, "ms a step"}};
+
   finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "own work", "every 50 steps"};
   finding.fix.summary = "Move this work to the DataLoader's workers or the GPU, or run it every 50 steps";
   if (call != model::kNone)
@@ -108,7 +104,13 @@ std::optional<Finding> on_device(const RuleInput& input, double share) {
   HostWork work = find_host_work(input);
   if (double(work.steps) < kLeastSteps * double(input.rank.steps.size())) return std::nullopt;
   if (would_be_hidden(input, work)) return std::nullopt;
-  Finding finding = describe(input, share, work.ns / double(input.rank.steps.size()) / 1e6, work.call);
+  const double steps = double(input.rank.steps.size()), ms = work.ns / steps / 1e6;
+  Finding finding = describe(input, share, work.call);
+  finding.title =
+      fmt::format("Host work: the GPU idles while the script runs {:.3g} ms a step between CUDA calls", ms);
+  finding.evidence = {{"GPU idle while the script runs", 100 * share, "% of the step"},
+                      {"such work occurs in", 100 * double(work.steps) / steps, "% of the steps"},
+                      {"script between CUDA calls", ms, "ms a step"}};
   add_reported_range(finding, input, time_of(input, Category::HostCompute));
   finding.prediction = stream_prediction(input, work.without);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(share, 0.99));
@@ -124,12 +126,12 @@ std::optional<Finding> on_cpu(const RuleInput& input) {
   const double share = calls.share(input);
   if (share < kLeastShare || double(calls.steps) < kLeastSteps * double(input.rank.steps.size()))
     return std::nullopt;
-  Finding finding =
-      describe(input, share, calls.total_ns / double(input.rank.steps.size()) / 1e6, calls.call);
-  const double ms = calls.total_ns / double(input.rank.steps.size()) / 1e6;
+  const double steps = double(input.rank.steps.size()), ms = calls.total_ns / steps / 1e6;
+  Finding finding = describe(input, share, calls.call);
   finding.title =
       fmt::format("Host work: the training thread sleeps or waits for a child process {:.3g} ms a step", ms);
   finding.evidence = {{"sleeping or waiting for a child process", 100 * share, "% of the step"},
+                      {"such a wait occurs in", 100 * double(calls.steps) / steps, "% of the steps"},
                       {"sleeping or waiting", ms, "ms a step"}};
   finding.fix.summary = "Move the wait off the training thread, or do it every 50 steps";
   add_reported_range(finding, input, intervals_of(input, calls));

@@ -54,7 +54,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = reading_evidence(input);
   finding.evidence.push_back({"bytes read", bytes / 1e6, "MB an epoch"});
   finding.evidence.push_back({"available memory", double(facts.memory_available_bytes) / 1e6, "MB"});
-  finding.evidence.push_back({"complete epochs", double(facts.epochs.size()), ""});
+  finding.evidence.push_back({"complete epochs", double(facts.epochs.size()), "recorded"});
   finding.fix.change = NamedChange{"cache", size_words(bytes)};
   finding.fix.summary =
       fmt::format("Keep the {} of an epoch in memory ({} available), loaded once before the workers start",

@@ -54,7 +54,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.title = fmt::format("Data loading: training waits for {} {:.0f}% of each step",
                               io::printable(loader->framework), 100 * lost);
   finding.evidence = {{"data stall", 100 * lost, "% of the step"},
-                      {"CPU cores", double(input.process.cpu_count), "cores"}};
+                      {"available", double(input.process.cpu_count), "CPU cores"}};
   finding.fix.summary = advice->summary;
   finding.fix.change = NamedChange{std::string(advice->setting), std::string(advice->value)};
   finding.fix.snippet = advice->snippet;

@@ -58,8 +58,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const std::string source = facts.receive_ns > facts.remote_ns ? "sockets"
                              : facts.mount                      ? io::printable(facts.mount->type)
                                                                 : "a remote file system";
-  finding.title = fmt::format("Remote storage: reading a batch from {} takes {:.3g} ms, {}", source,
-                              facts.per_batch(facts.io_ns) / 1e6, data_stall_words(input));
+  finding.title = fmt::format("Remote storage: data is read from {}, {}", source, data_stall_words(input));
   finding.evidence = reading_evidence(input);
   if (facts.opens + facts.reads > 0)
     finding.evidence.push_back(

@@ -35,9 +35,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double file_bytes = double(facts.bytes_read) / double(facts.opens);
 
   Finding finding = make_finding(kInputSmallFiles, input, 1 - 1 / ceiling);
-  finding.title = fmt::format("Small files: opening and reading {:.3g} files a batch takes {:.3g} ms, {}",
-                              facts.per_batch(double(facts.opens)), facts.per_batch(facts.io_ns) / 1e6,
-                              data_stall_words(input));
+  finding.title =
+      fmt::format("Small files: a batch opens {:.3g} files of {:.3g} KiB, {}",
+                  facts.per_batch(double(facts.opens)), file_bytes / 1024, data_stall_words(input));
   finding.evidence = reading_evidence(input);
   finding.evidence.push_back({"bytes read", file_bytes / 1024, "KiB a file"});
   if (facts.open_ns + facts.read_ns > 0)

@@ -62,8 +62,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (std::min(now, with_all_workers_ms(input)) < after * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kInputStorage, input, 1 - after / now);
-  finding.title = fmt::format("Slow storage: reading a batch takes {:.3g} ms, {}",
-                              input.facts->per_batch(input.facts->io_ns) / 1e6, data_stall_words(input));
+  finding.title = fmt::format("Slow storage: reading is {:.0f}% of making a batch, {}",
+                              100 * input.facts->io_share(), data_stall_words(input));
   finding.evidence = reading_evidence(input);
   name_fix(finding, input);
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);

@@ -175,6 +175,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   Finding finding = make_finding(kMixedPrecision, input, 0);
   finding.evidence = {
       {"FP32 matmuls without tensor cores", 100 * share, "% of the step"},
+      {"GPU compute", 100 * input.rank.share(Category::Compute), "% of the step"},
       {"largest kernel, " + matmuls.longest, 100 * matmuls.longest_ns / matmuls.fp32_ns,
        "% of the FP32 matmul time"},
       {"matmuls on tensor cores", 100 * matmuls.tensor_core_ns / matmuls.kernels_ns, "% of the kernel time"}};

@@ -94,7 +94,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {
       {"training thread on another node", 100 * double(far) / double(known), "% of the machine samples"},
       {"copies and launches that the GPU waits for", 100 * copies, "% of the step"},
-      {"NUMA node of the GPU", double(near), ""}};
+      {"NUMA node", double(near), "of the GPU"}};
   finding.fix.change = NamedChange{"NUMA node", std::to_string(near)};
   finding.fix.summary = fmt::format(
       "Bind each rank to its GPU's node: numactl --cpunodebind={} --membind={} python ...", near, near);

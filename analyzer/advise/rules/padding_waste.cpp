@@ -42,16 +42,16 @@ void name_fix(Finding& finding, const RuleInput& input) {
   const Shapes& shapes = input.facts->shapes;
   if (is_fixed_length(shapes)) {
     finding.fix.change = NamedChange{"padding", "longest"};
+    finding.fix.summary = fmt::format(
+        "Pad each batch to its longest sample instead of {:.0f} elements (leaves {:.0f}% of the elements)",
+        shapes.padded / shapes.samples, 100 * shapes.to_longest / shapes.padded);
+    finding.fix.snippet = "torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)";
+  } else {
+    finding.fix.change = NamedChange{"batch_sampler", "by length"};
     finding.fix.summary =
         "Batch samples of similar length with a batch sampler, or pack several short samples into one";
     finding.fix.snippet =
         "DataLoader(..., batch_sampler=...)  # transformers 5: train_sampling_strategy=\"group_by_length\"";
-  } else {
-    finding.fix.change = NamedChange{"batch_sampler", "by length"};
-    finding.fix.summary =
-        "batches of samples of similar length (a batch sampler that sorts within a few hundred samples), or "
-        "several short samples packed into one";
-    finding.fix.snippet = "DataLoader(..., batch_sampler=...)  # transformers: group_by_length=True";
   }
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;

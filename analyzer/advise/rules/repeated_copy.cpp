@@ -87,8 +87,7 @@ void describe(Finding& finding, const RuleInput& input, const CopyFacts& copies)
                       share_evidence(input, attribute::Category::CopyH2D),
                       {"recorded", steps, "steps"}};
   finding.fix.change = StreamChange{StreamEdit::kDropCalls, "constant", "on the device"};
-  finding.fix.summary =
-      "Copy it to the GPU once before the loop, if its contents do not change (they are not recorded)";
+  finding.fix.summary = "Copy it to the GPU once before the loop if its contents never change";
   if (input.process.facts.contains("torch"))
     finding.fix.snippet =
         "constant = constant.to(device)  # before the loop, or self.register_buffer(...) in a module";

@@ -119,9 +119,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                 100 * use.optimizer)
           : fmt::format("Small batch: the GPU is busy, but its kernels fill only {:.0f}% of the SMs",
                         100 * use.filled);
-  finding.evidence = {{"SMs filled by kernels that grow with the batch", 100 * use.filled, "%"},
+  finding.evidence = {{"filled by kernels that grow with the batch", 100 * use.filled, "% of the SMs"},
+                      {"GPU compute", 100 * input.rank.share(Category::Compute), "% of the step"},
                       {"optimizer kernels", 100 * use.optimizer, "% of the kernel time"},
-                      {"SMs of the GPU", double(input.device->multiprocessors), ""}};
+                      {"SMs", double(input.device->multiprocessors), "on the GPU"}};
   if (samples > 0) finding.evidence.push_back({"samples", samples, "a step"});
   name_fix(finding, input, factor);
   finding.is_conditional = true;

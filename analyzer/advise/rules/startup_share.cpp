@@ -82,8 +82,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!is_long && !has_long_part) return std::nullopt;
   const double share = seconds / run_s;
   Finding finding = make_finding(kStartupShare, input, share);
-  finding.title =
-      fmt::format("Start-up: {:.0f} of the run's {:.0f} s pass before the first step", seconds, run_s);
+  const bool is_known = largest->seconds >= 0.25 * seconds;
+  finding.title = fmt::format("Start-up: {:.0f}% of the run passes before the first step", 100 * share);
+  if (is_known) finding.title += fmt::format(", {:.0f} s of it {}", largest->seconds, largest->what);
   finding.evidence = {{"start-up to the first step", seconds, "s"}, {"whole run", run_s, "s"}};
   double known = 0;
   for (const Part& part : parts) {
@@ -91,7 +92,6 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     if (part.seconds >= 0.05 * seconds) finding.evidence.push_back({part.what, part.seconds, "s"});
   }
   finding.evidence.push_back({"imports and other work", std::max(0.0, seconds - known), "s"});
-  const bool is_known = largest->seconds >= 0.25 * seconds;
   finding.fix.change = NamedChange{is_known ? largest->setting : "start-up",
                                    is_known ? fmt::format("{:.1f} s", largest->seconds) : ""};
   finding.fix.summary =

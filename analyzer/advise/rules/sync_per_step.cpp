@@ -56,6 +56,15 @@ std::map<uint64_t, Place> places(const RuleInput& input) {
   return result;
 }
 
+double mean_stall_ms(const RuleInput& input, const Place& place) {
+  double sum_ns = 0;
+  for (const uint64_t member : place.members) {
+    const model::HostCall& call = input.process.threads[member >> 32].calls[uint32_t(member)];
+    sum_ns += double(call.end - call.begin);
+  }
+  return sum_ns / double(place.members.size()) / 1e6;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.streams || !input.device) return std::nullopt;
   std::optional<predict::StreamReplayInput> best;
@@ -86,9 +95,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   std::string name = call.operation < input.run.operations.size() ? input.run.operations[call.operation].name
                                                                   : "a synchronization point";
   double per_step = double(best_place.members.size()) / double(input.rank.steps.size());
-  finding.title = fmt::format("Sync stalls: {} blocks the host {}, the GPU idles {:.0f}% of each step", name,
+  finding.title = fmt::format("Sync stalls: {} blocks the host {} and costs {:.0f}% of each step", name,
                               times_a_step(per_step), 100 * lost);
-  finding.evidence = {{"GPU idle that a full launch queue would hide", 100 * lost, "% of the step"},
+  finding.evidence = {{"step time that a full launch queue would hide", 100 * lost, "% of the step"},
+                      {"mean sync stall", mean_stall_ms(input, best_place), "ms"},
                       {"synchronization points at this line", per_step, "a step"}};
   add_reported_range(finding, input, time_of(input, Category::Sync));
   finding.fix.change = StreamChange{StreamEdit::kDropSynchronizations, "synchronisation", ""};
