@@ -18,7 +18,7 @@ using attribute::Group;
 constexpr double kMostLoss = 0.05;
 
 constexpr Threshold kThresholds[] = {
-    {"data stalls, host overhead, exposed copies, exposed communication, unobserved time: each", kMostLoss,
+    {"data stalls, host overhead, exposed copies, exposed communication, unobserved time, each", kMostLoss,
      "of the step", "the lower of the two bands (5% and 20%) that XProf and TensorBoard's profiler share"},
 };
 

@@ -26,7 +26,7 @@ constexpr Threshold kThresholds[] = {
     {"steps that contain such work", kLeastSteps, "of the steps",
      "work in fewer steps is evaluation, logging or a checkpoint"},
     {"time without a CUDA call", kLongGapNs / 1e6, "ms",
-     "a framework takes 5 to 50 us between launches, an optimizer's Python loop 0.1 ms (launch-bound)"},
+     "a framework takes 5 to 50 us between launches, an optimizer's Python loop 0.1 ms (`launch-bound`)"},
 };
 
 struct HostWork {

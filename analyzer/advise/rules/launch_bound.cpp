@@ -38,9 +38,9 @@ constexpr Threshold kThresholds[] = {
      "the script's work recurs before the same launch in each step; losing the CPU core delays any launch"},
     {"gap between kernels of a CUDA graph", kGraphKernelGapNs, "ns",
      "about 1 us measured on recent GPUs; the interval's low end assumes none"},
-    {"host overhead left by torch.compile: fixed part", kCompiledLaunches, "launches a step",
+    {"host overhead left by torch.compile, fixed part", kCompiledLaunches, "launches a step",
      "measured with six models and PyTorch 2.13"},
-    {"host overhead left by torch.compile: growing part", kCompiledShare, "of the launch time",
+    {"host overhead left by torch.compile, growing part", kCompiledShare, "of the launch time",
      "same measurement; the interval spans 0.5 to 1.5 times the sum of both parts"},
     kLeastGain,
 };

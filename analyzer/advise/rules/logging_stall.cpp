@@ -24,7 +24,7 @@ constexpr Threshold kThresholds[] = {
     {"blocking writes and flushes", kLeastShare, "of the step",
      "a smaller gain is lost in run-to-run variation"},
     {"steps that contain one", kLeastSteps, "of the steps",
-     "writes in fewer steps are checkpoints (checkpoint-stall)"},
+     "writes in fewer steps are checkpoints (`checkpoint-stall`)"},
     {"stall left by the proposed interval", kLeft, "of the step", "well below what a run can show"},
 };
 

@@ -24,7 +24,7 @@ constexpr Threshold kThresholds[] = {
     {"start-up", kLeastShare, "of the run", "below it a longer training hides it"},
     {"start-up", kLeastSeconds, "s",
      "importing a framework takes 3 to 10 s, on a busy machine 40; short trial runs are short on purpose"},
-    {"or one part of it that a setting can shorten", kLeastPart, "s, and that share of the run",
+    {"or one part of start-up that a setting can shorten", kLeastPart, "s, and that share of the run",
      "this part contains no imports, so it may be shorter; below it a cache is not worth the effort"},
 };
 

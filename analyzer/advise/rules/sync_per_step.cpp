@@ -23,8 +23,7 @@ using predict::HostRole;
 constexpr double kLeastPerStep = 0.5;
 
 constexpr Threshold kThresholds[] = {
-    {"synchronization points at one line", kLeastPerStep, "a step",
-     "once every ten steps is already what the fix proposes"},
+    {"synchronization points at one line", kLeastPerStep, "a step", "rarer ones are what the fix proposes"},
     {"D2H copy that counts as a synchronization point", kFewBytes, "bytes", "a loss or a count, not data"},
     kLeastGain,
 };
