@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/advise/host_calls.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -11,8 +13,8 @@ namespace {
 using model::HostCall;
 using model::Ns;
 
-// What happens inside these is the input's affair, and has rules of its own.
-bool is_loaders(trace::OpClass op_class) {
+// Calls inside these are part of data loading, which has its own rules.
+bool is_loader_call(trace::OpClass op_class) {
   return op_class == trace::OpClass::LoaderNext || op_class == trace::OpClass::LoaderStart ||
          op_class == trace::OpClass::Fetch;
 }
@@ -27,7 +29,8 @@ double bytes_of(const model::Thread& thread, const HostCall& call) {
   return is_io && call.detail < thread.io_details.size() ? double(thread.io_details[call.detail].bytes()) : 0;
 }
 
-// Mean of a resample in blocks of sqrt(n) steps, as the replays do it: slow stretches stay together.
+// Mean of a block bootstrap with blocks of sqrt(n) steps, as in the replays: neighboring steps are
+// correlated, and blocks keep slow stretches together.
 double resampled_mean(const std::vector<double>& values, std::mt19937& random) {
   const size_t block = std::max<size_t>(1, size_t(std::sqrt(double(values.size()))));
   std::uniform_int_distribution<size_t> begin(0, values.size() - 1);
@@ -56,8 +59,8 @@ predict::Estimate shortened_steps(const RuleInput& input, const HostCalls& calls
       {means[kResamples / 20], sum / double(after.size()), means[kResamples - 1 - kResamples / 20]});
 }
 
-// A consumer that comes earlier may have to wait. Which batch a call came after is not kept in the recording:
-// the longest times between batches are those that held the most of it.
+// A training thread that asks for its batch earlier may have to wait for it. The replay's input does not say
+// which batch a call followed, so the longest times between batches are assumed to hold the longest calls.
 predict::LoaderReplayInput earlier_consumer(const predict::LoaderReplayInput& recorded,
                                             const HostCalls& calls, double kept) {
   predict::LoaderReplayInput changed = recorded;
@@ -75,7 +78,7 @@ predict::LoaderReplayInput earlier_consumer(const predict::LoaderReplayInput& re
   return changed;
 }
 
-// A timeline knows calls into CUDA and waits for data; all else is time before its next event.
+// A timeline's events are CUDA calls and data stalls; all other calls lie in the gap before the next event.
 predict::StreamReplayInput shortened_calls(const RuleInput& input, const HostCalls& calls, double kept) {
   predict::StreamReplayInput changed = *input.assumed_streams;
   const std::vector<double> inside = ns_before_events(input, changed.events, calls);
@@ -99,12 +102,12 @@ HostCalls training_calls(const RuleInput& input, const CallFilter& which) {
     while (step < steps.size() && steps[step].step.end <= call.begin) ++step;
     if (step == steps.size()) break;
     if (call.begin < steps[step].step.begin) continue;
-    if (call.begin < covered) {  // inside the last one
+    if (call.begin < covered) {  // nested in the previous match
       result.bytes += bytes_of(*thread, call);
       continue;
     }
     if (call.begin < in_loader) continue;
-    if (is_loaders(call.op_class)) in_loader = call.end;
+    if (is_loader_call(call.op_class)) in_loader = call.end;
     if (!which(call)) continue;
     covered = call.end;
     const Ns length = std::min(call.end, steps[step].step.end) - call.begin;
@@ -134,7 +137,7 @@ std::vector<double> ns_before_events(const RuleInput& input, const std::vector<p
   for (uint32_t member : calls.members) {
     const HostCall& call = thread->calls[member];
     while (first < events.size() && begin_of(first) <= call.begin) ++first;
-    // A call may hold events: torch.save copies each tensor, and writes it.
+    // A call may contain several events: torch.save copies and writes one tensor after the other.
     for (size_t i = first; i < events.size(); ++i) {
       const Ns end = begin_of(i), begin = end - Ns(events[i].gap_ns);
       result[i] += double(std::max<Ns>(0, std::min(call.end, end) - std::max(call.begin, begin)));
@@ -142,6 +145,11 @@ std::vector<double> ns_before_events(const RuleInput& input, const std::vector<p
     }
   }
   return result;
+}
+
+std::string times_a_step(double calls) {
+  if (std::abs(calls - 1) < 0.005) return "once a step";
+  return calls < 10 ? fmt::format("{:.2g} times a step", calls) : fmt::format("{:.0f} times a step", calls);
 }
 
 std::optional<predict::Prediction> prediction_without(const RuleInput& input, const HostCalls& calls,
@@ -162,7 +170,7 @@ void settle_without(Finding& finding, const RuleInput& input, const HostCalls& c
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - saved);
 }
 
-bool is_synchronisation(const RuleInput& input, const predict::HostEvent& event) {
+bool is_sync_point(const RuleInput& input, const predict::HostEvent& event) {
   if (event.op_class == trace::OpClass::Sync && event.role == predict::HostRole::kSync) return true;
   if (event.role != predict::HostRole::kBlockOnOwn || event.op_count != 1) return false;
   const model::DeviceOp& op = input.device->operations[input.streams->ops[event.first_op].device_op];

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls of the training thread that stop a step: how much of the steps they take, and what the step would be
+// Calls that block the training thread during a step: how much of the steps they take, and the step time
 // without them. Nanoseconds and milliseconds; pure functions.
 #pragma once
 
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "analyzer/advise/rule.h"
@@ -14,36 +15,40 @@ using CallFilter = std::function<bool(const model::HostCall&)>;
 
 struct HostCalls {
   std::vector<double> ns_of_step;  // by recorded step
-  size_t calls = 0;                // outermost ones, within recorded steps
-  size_t steps = 0;                // recorded steps that hold one
+  size_t calls = 0;                // outermost calls within recorded steps
+  size_t steps = 0;                // recorded steps with at least one call
   double total_ns = 0;
-  double bytes = 0;               // read or written by them or by calls inside of them
-  uint32_t call = model::kNone;   // the longest, of the training thread
-  std::vector<uint32_t> members;  // of the training thread's calls, sorted
+  double bytes = 0;               // read or written by the calls and by calls nested in them
+  uint32_t call = model::kNone;   // the longest; index into the training thread's calls
+  std::vector<uint32_t> members;  // indices into the training thread's calls, ascending
   double share(const RuleInput& input) const {
     return input.rank.wall_ns > 0 ? total_ns / double(input.rank.wall_ns) : 0;
   }
 };
 
-// The same by event of a recorded timeline: how much of the gap before it they fill.
+// For each event of a recorded timeline: the part of the gap before it that the calls fill.
 std::vector<double> ns_before_events(const RuleInput& input, const std::vector<predict::HostEvent>& events,
                                      const HostCalls& calls);
 
-// A copy of at most so many bytes to the host is a way of waiting: a loss or a count, not data.
+// A D2H copy of at most this many bytes is a synchronization point: it fetches a loss or a count, not data.
 inline constexpr double kFewBytes = 4096;
 
-// A synchronisation, or a copy of few bytes to the host that the host waited for. Needs a device.
-bool is_synchronisation(const RuleInput& input, const predict::HostEvent& event);
+// A synchronization call, or a D2H copy of few bytes that the host waited for. Requires `input.device`.
+bool is_sync_point(const RuleInput& input, const predict::HostEvent& event);
 
-// Those outside of loaders.
+// "once a step", "3 times a step"
+std::string times_a_step(double calls);
+
+// The calls that `which` accepts, except those inside a loader's calls.
 HostCalls training_calls(const RuleInput& input, const CallFilter& which);
 
-// The step when only `kept` of the calls' time is left (0: none of it). On a device the recorded timeline is
-// replayed, beside loader workers their replay with a consumer that comes earlier; else steps are shortened.
+// The step time when the share `kept` of the calls' time remains (0: none). With a device timeline that is
+// replayed; without one, but with loader workers, their replay with a training thread that asks for batches
+// earlier; else the recorded steps are shortened.
 std::optional<predict::Prediction> prediction_without(const RuleInput& input, const HostCalls& calls,
                                                       double kept = 0);
 
-// Sets the finding's prediction, or, where there is none, its ceiling.
+// Sets the finding's prediction or, if none can be made, its ceiling.
 void settle_without(Finding& finding, const RuleInput& input, const HostCalls& calls, double kept = 0);
 
 }  // namespace gpuwatch::advise

@@ -20,8 +20,8 @@ using trace::OpClass;
 
 constexpr Ns kWaited = 100'000;  // a shorter next() found its batch ready
 
-// Empty where the consumer did not wait for it.
-std::optional<double> hand_over_ns(const Batch& batch) {
+// nullopt: the training thread did not wait for this batch.
+std::optional<double> transfer_ns(const Batch& batch) {
   const bool waited = batch.next.length() > kWaited && batch.next.begin < batch.fetch.end;
   if (!waited || batch.next.end <= batch.fetch.end) return std::nullopt;
   return double(batch.next.end - batch.fetch.end);
@@ -50,7 +50,7 @@ void add_batch(const Batch& batch, InputFacts& facts) {
   facts.is_counted |= batch.reads > 0 || batch.opens > 0;
 }
 
-// Where only some of the samples were looked at, the others are taken to be like them.
+// Extrapolates to samples whose size was not recorded.
 void add_shape(const Batch& batch, double& first_length, InputFacts::Shapes& shapes) {
   if (batch.samples_seen == 0) return;
   const double samples = double(batch.samples);
@@ -62,12 +62,12 @@ void add_shape(const Batch& batch, double& first_length, InputFacts::Shapes& sha
   shapes.elements += std::min(elements, padded);
   shapes.padded += padded;
   shapes.to_longest += std::min(double(batch.longest_sample) * samples, padded);
-  // At their mean length the samples' squares are at their least.
+  // Squares are smallest if all samples have the mean length (Jensen): a lower bound.
   shapes.squares_least += std::min(elements, padded) * std::min(elements, padded) / samples;
   shapes.squares_padded += padded * length;
 }
 
-// An epoch that was left early read less than the next one may.
+// Only complete epochs: one that ended early read less than the next one may.
 void add_epoch(const model::LoaderEpoch& epoch, const model::Loader& loader, InputFacts& facts) {
   InputFacts::Epoch sums;
   for (const Batch& batch : epoch.batches) {
@@ -148,7 +148,7 @@ class FetchCalls {
   std::map<uint32_t, const model::Mount*> mounts_;
 };
 
-// Of the fetches that workers made, what fell into an interval.
+// The parts of the workers' fetches that lie in an interval.
 void add_fetches_in(const model::Process& process, uint32_t loader, model::TimeSpan when, InputFacts& facts) {
   for (const model::LoaderEpoch& epoch : process.epochs) {
     if (epoch.loader != loader || epoch.workers.empty()) continue;
@@ -193,7 +193,7 @@ InputFacts input_facts(const model::Run& run, const attribute::RankAttribution& 
 
   std::map<uint32_t, std::vector<Ns>> fetches;  // process -> when its fetches for this loader began
   model::TimeSpan when{0, 0};
-  std::vector<double> hand_overs;
+  std::vector<double> transfers;
   double first_length = 0;
   for (const model::LoaderEpoch& epoch : process.epochs) {
     if (epoch.loader != loader) continue;
@@ -202,14 +202,14 @@ InputFacts input_facts(const model::Run& run, const attribute::RankAttribution& 
       add_batch(batch, facts);
       add_shape(batch, first_length, facts.shapes);
       if (batch.fetch.length() <= 0) continue;
-      if (const auto taken = hand_over_ns(batch); taken && has_worker) hand_overs.push_back(*taken);
+      if (const auto taken = transfer_ns(batch); taken && has_worker) transfers.push_back(*taken);
       fetches[has_worker ? epoch.workers[batch.worker].process : rank.process].push_back(batch.fetch.begin);
       when.begin = when.begin == 0 ? batch.fetch.begin : std::min(when.begin, batch.fetch.begin);
       when.end = std::max(when.end, batch.fetch.end);
     }
     add_epoch(epoch, process.loaders[loader], facts);
   }
-  facts.hand_over_ns = lowest_decile(std::move(hand_overs));
+  facts.transfer_ns = lowest_decile(std::move(transfers));
   FetchCalls calls(run, process, facts);
   for (auto& [from, begins] : fetches) {
     if (from >= run.processes.size()) continue;

@@ -46,8 +46,8 @@ std::optional<TensorCores> tensor_cores(const model::Device& device) {
   return std::nullopt;
 }
 
-// All schemes of names have it first of what they say in the form 128x64.
-std::optional<Tile> product_tile(std::string_view kernel_name) {
+// In all naming schemes the first pair of the form 128x64 is the tile.
+std::optional<Tile> matmul_tile(std::string_view kernel_name) {
   if (kernel_name.find("winograd") != std::string_view::npos) return std::nullopt;
   const char* const end = kernel_name.data() + kernel_name.size();
   for (const char* at = kernel_name.data(); at < end; ++at) {
@@ -65,7 +65,7 @@ std::optional<Tile> product_tile(std::string_view kernel_name) {
 TimeLeft time_left_in_tf32(const model::Kernel& kernel, double duration_ns, const model::Device& device,
                            const TensorCores& cores) {
   TimeLeft left{.at_best = 1 / cores.tf32};
-  const auto tile = product_tile(kernel.name);
+  const auto tile = matmul_tile(kernel.name);
   if (!tile || duration_ns <= 0) return left;
   const double waves = std::max(1.0, std::ceil(kernel.blocks() / std::max(1, device.multiprocessors)));
   const double operations = duration_ns / waves * cores.fp32_gflops;

@@ -14,7 +14,7 @@ namespace {
 using attribute::Category;
 using attribute::Group;
 
-bool is_quick(const InputFacts& facts) {
+bool is_page_cache(const InputFacts& facts) {
   return facts.is_counted && facts.bytes_s() > kCacheBytesS;
 }
 
@@ -23,7 +23,7 @@ bool is_remote(const InputFacts& facts) {
   return recorded > 0 && facts.remote_ns + facts.receive_ns >= kRemoteShare * recorded;
 }
 
-// A file a sample or so, each small: what costs is finding and opening it.
+// About one small file a sample: finding and opening it costs more than reading its bytes.
 bool has_small_files(const InputFacts& facts, const model::Loader* loader) {
   if (facts.opens == 0) return false;
   const double samples = double(facts.batches) * std::max(loader ? loader->batch_size : 1, 1);
@@ -34,18 +34,18 @@ bool has_small_files(const InputFacts& facts, const model::Loader* loader) {
 }  // namespace
 
 Reading reading_of(const RuleInput& input) {
-  if (!input.loader || !input.facts) return Reading::kNoMatter;
+  if (!input.loader || !input.facts) return Reading::kNotLimiting;
   const InputFacts& facts = *input.facts;
   const double waits = input.rank.steady_input_share();
-  if (waits < kLeastReadWait || facts.io_share() < kLeastReadShare || is_quick(facts))
-    return Reading::kNoMatter;
+  if (waits < kLeastReadWait || facts.io_share() < kLeastReadShare || is_page_cache(facts))
+    return Reading::kNotLimiting;
   if (is_remote(facts)) return Reading::kRemote;
   return has_small_files(facts, input.configured_loader()) ? Reading::kSmallFiles : Reading::kSlow;
 }
 
 double ceiling_without_reading(const RuleInput& input) {
   predict::LoaderSetting setting = input.loader_setting();
-  setting.io_factor = 1;  // instead of faster storage, not on top of it
+  setting.io_factor = 1;  // replaces faster storage that an earlier finding assumes
   const double now = expected_step_ms(input, *input.loader, setting);
   setting.io_factor = 0;
   const double after = expected_step_ms(input, *input.loader, setting);
@@ -53,29 +53,34 @@ double ceiling_without_reading(const RuleInput& input) {
   return std::max(1.0, after > 0 ? now / after * (1 + error) : 1.0);
 }
 
+std::string data_stall_words(const RuleInput& input) {
+  return fmt::format("training waits for data {:.0f}% of each step", 100 * input.rank.steady_input_share());
+}
+
 std::vector<Evidence> reading_evidence(const RuleInput& input) {
   const InputFacts& facts = *input.facts;
   std::vector<Evidence> result = {share_evidence(input, Category::InputIo),
-                                  {"reading for a batch", facts.per_batch(facts.io_ns) / 1e6, "ms"},
-                                  {"of making it", 100 * facts.io_share(), "% of the fetch"}};
+                                  {"file I/O", facts.per_batch(facts.io_ns) / 1e6, "ms a batch"},
+                                  {"file I/O", 100 * facts.io_share(), "% of the fetch"}};
   if (facts.is_counted) {
-    result.push_back({"read for a batch", facts.per_batch(double(facts.bytes_read)) / 1e6, "MB"});
-    result.push_back({"files opened for a batch", facts.per_batch(double(facts.opens)), "files"});
-    result.push_back({"read while a worker reads", facts.bytes_s() / 1e6, "MB/s"});
+    result.push_back({"bytes read", facts.per_batch(double(facts.bytes_read)) / 1e6, "MB a batch"});
+    result.push_back({"files opened", facts.per_batch(double(facts.opens)), "a batch"});
+    result.push_back({"read throughput of a worker", facts.bytes_s() / 1e6, "MB/s"});
     if (facts.bytes_read > 0)
-      result.push_back({"of it from storage, not from the page cache",
-                        std::min(100.0, 100 * double(facts.disk_bytes) / double(facts.bytes_read)), "%"});
+      result.push_back({"bytes that missed the page cache",
+                        std::min(100.0, 100 * double(facts.disk_bytes) / double(facts.bytes_read)),
+                        "% of the bytes read"});
   }
   if (facts.mount)
-    result.push_back({fmt::format("in calls on {} ({})", io::printable(facts.mount->point),
+    result.push_back({fmt::format("file I/O on {} ({})", io::printable(facts.mount->point),
                                   io::printable(facts.mount->type)),
                       facts.per_batch(facts.mount_ns) / 1e6, "ms a batch"});
   if (facts.disk_busy_share > 0)
-    result.push_back({"busiest disk in use", 100 * facts.disk_busy_share, "% of the time"});
+    result.push_back({"busiest disk active", 100 * facts.disk_busy_share, "% of the time"});
   return result;
 }
 
-// "data.py:41 __getitem__": the function's name is for people, file and line are the location.
+// loader->code is "data.py:41 __getitem__"; the location is its part before the blank.
 std::string reading_location(const RuleInput& input) {
   const model::Loader* loader = input.configured_loader();
   if (!loader) return "";

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the causes behind slow reading it is, each recognised in one place so that no two rules claim the
-// same wait, and what a loader without that wait would gain.
+// Why reading data is slow: remote storage, small files or a slow disk. Decided in one place, so that no two
+// rules claim the same data stall. Also the upper bound of what faster reading gains.
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@
 namespace gpuwatch::advise {
 
 enum class Reading {
-  kNoMatter,    // training does not wait for it, or it is quick
-  kRemote,      // over a network: a remote file system, or sockets
-  kSmallFiles,  // opening and finding files, not moving their bytes
-  kSlow         // anything else: local storage
+  kNotLimiting,  // training does not wait for it, or it comes from the page cache
+  kRemote,       // a remote file system, or sockets
+  kSmallFiles,   // opening and finding files takes the time, not their bytes
+  kSlow          // anything else: local storage
 };
 
 inline constexpr double kLeastReadWait = 0.05;
@@ -22,25 +22,28 @@ inline constexpr double kCacheBytesS = 1e9;
 inline constexpr double kRemoteShare = 0.50;
 inline constexpr double kSmallFileBytes = 256 * 1024;
 inline constexpr double kLeastFiles = 0.5;
-inline constexpr double kFasterStorage = 10;  // what a prediction about storage assumes
+inline constexpr double kFasterStorage = 10;  // predictions assume storage this many times as fast
 
-inline constexpr Threshold kReadWait{"share of the step spent waiting for data", kLeastReadWait,
-                                     "of the step", "below it a job is not input bound"};
+inline constexpr Threshold kReadWait{"data stall", kLeastReadWait, "of the step",
+                                     "the lower of XProf's two bands: below it a job is not input-bound"};
 inline constexpr Threshold kReadShare{"time in read, open and stat calls", kLeastReadShare, "of the fetch",
-                                      "less, and transforms are by far the larger part"};
-inline constexpr Threshold kCacheSpeed{"bytes a second while reading", kCacheBytesS, "bytes/s",
-                                       "faster than that comes from the page cache: a faster disk gains "
-                                       "nothing"};
+                                      "below it transforms take most of the fetch"};
+inline constexpr Threshold kCacheSpeed{
+    "read throughput of a worker", kCacheBytesS, "bytes/s",
+    "above it data comes from the page cache, and a faster disk gains nothing"};
 
 Reading reading_of(const RuleInput& input);
 
-// Speed-up if reading took no time at all: what no storage can exceed.
+// Upper bound of the speedup: reading takes no time.
 double ceiling_without_reading(const RuleInput& input);
 
-// "read in batches: 12.5 ms, 3.2 MB, ..." - evidence that all of these rules give alike.
+// "training waits for data 68% of each step"
+std::string data_stall_words(const RuleInput& input);
+
+// Evidence that all rules about reading share: time, bytes and calls a batch.
 std::vector<Evidence> reading_evidence(const RuleInput& input);
 
-// Where files are read: the dataset's code where that is known, else the loader's line.
+// Where files are read: the dataset's code if known, else the loader's line.
 std::string reading_location(const RuleInput& input);
 
 // "38 GiB", "512 MiB"

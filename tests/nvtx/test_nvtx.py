@@ -251,7 +251,7 @@ def test_steps_phases_and_labels_of_the_report(inject):
     assert (rank["steps"]["source"], rank["steps"]["count"]) == ("nvtx", 30)
     assert [p["seconds"] >= 0.2 for p in rank["phases"] if p["kind"] == "evaluation"] == [True]
     (finding,) = [f for f in report["findings"] if f["id"] == "host-work"]
-    label = [e for e in finding["evidence"] if e["what"] == "inside NVTX range 'wait for simulator'"]
+    label = [e for e in finding["evidence"] if e["what"] == "time in NVTX range 'wait for simulator'"]
     assert len(label) == 1 and label[0]["value"] >= 4
 
 
@@ -270,4 +270,4 @@ def test_payloads_that_count_are_steps_and_categories_are_labels(inject):
     (rank,) = report["ranks"]
     assert (rank["steps"]["source"], rank["steps"]["count"]) == ("nvtx", 30)
     (finding,) = [f for f in report["findings"] if f["id"] == "host-work"]
-    assert "inside NVTX range 'wait for simulator' of category 'environment'" in [e["what"] for e in finding["evidence"]]
+    assert "time in NVTX range 'wait for simulator' of category 'environment'" in [e["what"] for e in finding["evidence"]]

@@ -116,7 +116,7 @@ def test_padding_is_what_the_job_counted(arguments, zoo):
     logged = json.loads(job.injected.stdout.splitlines()[-2])
     evidence = {row["what"]: row["value"] for row in job.find("padding-waste")["evidence"]}
     assert evidence["padding"] == pytest.approx(100 * (1 - logged["elements"] / logged["padded"]), rel=1e-9), job.say()
-    assert evidence["elements of a sample"] == pytest.approx(logged["elements"] / 320, rel=1e-9), job.say()
+    assert evidence["mean sample"] == pytest.approx(logged["elements"] / 320, rel=1e-9), job.say()
 
 
 class SlowServer(socketserver.BaseRequestHandler):

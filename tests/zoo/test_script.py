@@ -128,7 +128,7 @@ def test_hang(hanging):
     (hang,) = hangs_of(report)
     assert report["findings"][0] == hang and hang["severity"] == "major"
     evidence = {row["what"]: row["value"] for row in hang["evidence"]}
-    assert evidence["steps before"] == 20 and 100 <= evidence["without a finished call"], hang
+    assert evidence["completed before"] == 20 and 100 <= evidence["time since the last finished call"], hang
     assert " in read for 1" in hang["title"] and str(job.pid) in hang["fix"]["summary"], hang
     assert report["verdict"]["sentence"].startswith("NO PROGRESS for 1"), report["verdict"]
 

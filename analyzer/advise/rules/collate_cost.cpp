@@ -80,8 +80,8 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
 std::optional<Finding> slow_transfer(const RuleInput& input) {
   const InputFacts& facts = *input.facts;
   const double lost = input.rank.share(Category::InputTransfer);
-  const double ms = facts.hand_over_ns / 1e6;
-  const double cpu_ms = facts.hand_over_cpu_ns() / 1e6;
+  const double ms = facts.transfer_ns / 1e6;
+  const double cpu_ms = facts.transfer_cpu_ns() / 1e6;
   if (lost < kLeastInputShare || ms < kLeastTransferMs || cpu_ms < kLeastTransferCpuMs) return std::nullopt;
 
   Finding finding = make_finding(kCollateCost, input, lost);

@@ -15,28 +15,27 @@ namespace {
 constexpr double kLeastShare = 0.03;
 
 constexpr Threshold kThresholds[] = {
-    {"Python's garbage collector on the training thread", kLeastShare, "of the step",
-     "below it run-to-run spread hides the change"},
+    {"garbage collection on the training thread", kLeastShare, "of the step",
+     "a smaller gain is lost in run-to-run variation"},
 };
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const HostCalls calls = training_calls(
       input, [](const model::HostCall& call) { return call.op_class == trace::OpClass::GarbageCollection; });
-  // Beside a busy device only what the device had to wait for counts.
+  // With a device, only the pauses that left it idle cost time.
   const double share = input.device ? input.rank.share(attribute::Category::Gc) : calls.share(input);
   if (calls.calls == 0 || share < kLeastShare) return std::nullopt;
   const double per_step = double(calls.calls) / double(input.rank.steps.size());
   Finding finding = make_finding(kGcPause, input, share);
-  finding.title =
-      fmt::format("Python's garbage collector stops the training thread for {:.3g} ms, {:.3g} times a step",
-                  calls.total_ns / double(calls.calls) / 1e6, per_step);
-  finding.evidence = {{"collecting garbage", 100 * share, "% of the step"},
-                      {"collections over 0.1 ms", per_step, "a step"},
-                      {"mean collection", calls.total_ns / double(calls.calls) / 1e6, "ms"}};
+  const double pause_ms = calls.total_ns / double(calls.calls) / 1e6;
+  finding.title = fmt::format("Garbage collection: pauses of {:.3g} ms stop the training thread {}", pause_ms,
+                              times_a_step(per_step));
+  finding.evidence = {{"Python garbage collection", 100 * share, "% of the step"},
+                      {"collections longer than 0.1 ms", per_step, "a step"},
+                      {"mean collection", pause_ms, "ms"}};
   finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "gc", "freeze"};
   finding.fix.summary =
-      "gc.collect(); gc.freeze() once before the loop, and no gc.collect() in it (or gc.disable() and "
-      "one gc.collect() every 1000 steps)";
+      "Call gc.collect() and gc.freeze() once before the training loop, and no gc.collect() in it";
   finding.fix.snippet = "import gc; gc.collect(); gc.freeze()  # before the training loop";
   finding.fix.location = call_location(input.run, input.process, input.process.training_thread, calls.call);
   settle_without(finding, input, calls);
@@ -45,16 +44,15 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 }  // namespace
 
-const Rule kGcPause{"gc-pause",
-                    "Python's garbage collector stops the thread that launches work, because there are many "
-                    "objects to look at "
-                    "or the script collects by itself.",
-                    "The collector's own callbacks: pauses over 0.1 ms on the training thread, with a device "
-                    "only as far as it "
-                    "was idle meanwhile.",
-                    "`gc.freeze()` after set-up, so that long-lived objects are not looked at again; "
-                    "collections by hand, rarely.",
-                    kThresholds,
-                    evaluate};
+const Rule kGcPause{
+    "gc-pause",
+    "Python's garbage collector pauses the thread that launches kernels, because it scans many objects or "
+    "because the script calls `gc.collect()`.",
+    "Pauses longer than 0.1 ms on the training thread, reported by the collector's own callbacks. With a "
+    "GPU, only pauses during which it was idle count.",
+    "`gc.collect(); gc.freeze()` after set-up, so that long-lived objects are not scanned again, and no "
+    "`gc.collect()` in the loop. Or `gc.disable()` with one `gc.collect()` every 1000 steps.",
+    kThresholds,
+    evaluate};
 
 }  // namespace gpuwatch::advise

@@ -14,21 +14,19 @@ std::string fact(const model::Process& process, const char* key) {
   return found == process.facts.end() ? "" : found->second;
 }
 
-// Why a GPU that is there was not used; the exact reason is the fix.
+// Why the GPU was not used; the reason determines the fix.
 void name_reason(Finding& finding, const model::Process& process) {
   std::string torch = fact(process, "torch");
   std::string visible = fact(process, "CUDA_VISIBLE_DEVICES");
   if (torch.find("+cpu") != std::string::npos) {
     finding.fix.change = NamedChange{"torch", "a CUDA build"};
-    finding.fix.summary =
-        fmt::format("install a CUDA build of PyTorch ({} is built for the CPU only)", torch);
+    finding.fix.summary = fmt::format("Install a CUDA build of PyTorch ({} is CPU-only)", torch);
   } else if (process.facts.contains("CUDA_VISIBLE_DEVICES") && (visible.empty() || visible[0] == '-')) {
     finding.fix.change = NamedChange{"CUDA_VISIBLE_DEVICES", ""};
-    finding.fix.summary =
-        fmt::format("unset CUDA_VISIBLE_DEVICES (it is \"{}\" and hides every GPU)", visible);
+    finding.fix.summary = fmt::format("Unset CUDA_VISIBLE_DEVICES (\"{}\" hides every GPU)", visible);
   } else {
     finding.fix.change = NamedChange{"device", "cuda"};
-    finding.fix.summary = "move model and batches to the GPU: .to(\"cuda\")";
+    finding.fix.summary = "Move the model and each batch to the GPU with .to(\"cuda\")";
     finding.fix.snippet = "model.to(\"cuda\"); x, y = x.to(\"cuda\"), y.to(\"cuda\")";
   }
 }
@@ -40,11 +38,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (gpus.empty() || gpus == "0") return std::nullopt;
   double compute = input.rank.share(attribute::Category::Compute);
   Finding finding = make_finding(kGpuUnused, input, compute);
-  finding.title = "A GPU is installed, and the job computes on the CPU";
-  finding.evidence = {{"NVIDIA GPUs on this machine", std::strtod(gpus.c_str(), nullptr), ""},
-                      {"computing on the CPU", 100 * compute, "% of the step"}};
+  finding.title = fmt::format(
+      "Unused GPU: the job computes on the CPU for {:.0f}% of each step, and the machine has a GPU",
+      100 * compute);
+  finding.evidence = {{"NVIDIA GPUs", std::strtod(gpus.c_str(), nullptr), "on this machine"},
+                      {"CPU compute", 100 * compute, "% of the step"}};
   name_reason(finding, input.process);
-  // What is not computing would remain as it is; how fast the GPU computes is not known here.
+  // An upper bound: compute takes no time on the GPU, everything else stays.
   if (compute < 1) finding.ceiling_speedup = 1 / std::max(1 - compute, 0.01);
   return finding;
 }
@@ -53,9 +53,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kGpuUnused{"gpu-unused",
                       "The job computes on the CPU although the machine has a GPU.",
-                      "Training steps without any CUDA call, and NVIDIA devices on the machine.",
-                      "The exact reason: a CPU-only build of the framework, `CUDA_VISIBLE_DEVICES`, or a "
-                      "missing `.to(\"cuda\")`.",
+                      "Training steps without any CUDA call, on a machine with NVIDIA devices.",
+                      "Depends on the reason: install a CUDA build of the framework, unset "
+                      "`CUDA_VISIBLE_DEVICES`, or add the missing `.to(\"cuda\")`.",
                       {},
                       evaluate};
 

@@ -21,14 +21,14 @@ constexpr double kLeastSteps = 10;
 constexpr double kLeastSeconds = 60;
 
 constexpr Threshold kThresholds[] = {
-    {"training thread without a finished call", kLeastSteps, "mean steps",
-     "checkpoints and evaluation of such length make records"},
-    {"training thread without a finished call", kLeastSeconds, "s",
-     "half of NCCL's shortest usual timeout; a network file system may take as long"},
+    {"no finished call on the training thread", kLeastSteps, "mean steps",
+     "a checkpoint or an evaluation of that length makes calls that are recorded"},
+    {"no finished call on the training thread", kLeastSeconds, "s",
+     "half of NCCL's shortest usual timeout; a network file system may block as long"},
 };
 
-// Others of the run on this machine may have lived, and recorded, longer than a process that was killed while
-// it hung.
+// Other processes of the run on this machine may have recorded for longer than one that was killed while it
+// hung.
 Ns alive_until(const RuleInput& input) {
   const Process& process = input.process;
   return std::max(process.alive_until, process.last_seen);
@@ -41,16 +41,22 @@ Ns last_progress(const Process& process) {
   return last;
 }
 
-// "sem_wait for 312 s", the innermost call that the thread has entered and not left.
-std::string waits_in(const model::Run& run, const Process& process, Ns until) {
-  if (process.training_thread >= process.threads.size()) return "no thread that trains";
-  const auto& open = process.threads[process.training_thread].open_calls;
-  if (open.empty()) return "no recorded call (its own code, or one that is not hooked)";
-  std::string calls;
-  for (const model::OpenCall& call : open)
-    calls += (calls.empty() ? "" : " > ") +
+// "torch.save > write": the calls that the thread has entered and not left, the outermost first.
+std::string open_call_names(const model::Run& run, const model::Thread& thread) {
+  std::string names;
+  for (const model::OpenCall& call : thread.open_calls)
+    names += (names.empty() ? "" : " > ") +
              (call.operation < run.operations.size() ? run.operations[call.operation].name : "unknown call");
-  return fmt::format("{} for {:.0f} s", calls, double(std::max<Ns>(0, until - open.front().since)) / 1e9);
+  return names;
+}
+
+// "sem_wait for 312 s"
+std::string blocked_in(const model::Run& run, const Process& process, Ns until) {
+  if (process.training_thread >= process.threads.size()) return "no training thread";
+  const model::Thread& thread = process.threads[process.training_thread];
+  if (thread.open_calls.empty()) return "code without a recorded call";
+  return fmt::format("{} for {:.0f} s", open_call_names(run, thread),
+                     double(std::max<Ns>(0, until - thread.open_calls.front().since)) / 1e9);
 }
 
 std::string other_ranks(const RuleInput& input) {
@@ -60,8 +66,8 @@ std::string other_ranks(const RuleInput& input) {
   for (const Process& process : input.run.processes) {
     if (&process == &input.process || !process.is_rank()) continue;
     if (process.end_state != model::EndState::kKilledOrRunning || ++count > kMost) continue;
-    words += fmt::format("; rank {} in {}", process.rank,
-                         waits_in(input.run, process, std::max(process.alive_until, process.last_seen)));
+    words += fmt::format(", rank {} in {}", process.rank,
+                         blocked_in(input.run, process, std::max(process.alive_until, process.last_seen)));
   }
   return words;
 }
@@ -75,23 +81,25 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double steps = input.now_ms > 0 ? idle_s * 1e3 / input.now_ms : kLeastSteps;
   if (idle_s < kLeastSeconds || steps < kLeastSteps) return std::nullopt;
 
-  const std::string place = waits_in(input.run, process, until);
+  const model::Thread& thread = process.threads[process.training_thread];
   Finding finding = make_finding(kHang, input, 0);
   finding.severity = Severity::kMajor;
-  const std::string stalled = fmt::format("for {:.0f} s: {}the training thread is in {}{}", idle_s,
-                                          process.rank >= 0 ? fmt::format("on rank {} ", process.rank) : "",
-                                          place, other_ranks(input));
-  finding.title = "No progress " + stalled;
+  const std::string stalled =
+      fmt::format("for {:.0f} s: {} is in {}{}", idle_s,
+                  process.rank >= 0 ? fmt::format("rank {}", process.rank) : "the training thread",
+                  blocked_in(input.run, process, until), other_ranks(input));
+  finding.title = "Hang: no progress " + stalled;
   finding.verdict = Verdict{"cannot-tell", "NO PROGRESS " + io::printable(stalled, 512), 1};
-  finding.evidence = {{"without a finished call", idle_s, "s"}};
-  if (input.now_ms > 0) finding.evidence.push_back({"in mean steps", steps, "steps"});
-  finding.evidence.push_back({"steps before", double(input.rank.series.steps.size()), "steps"});
+  finding.evidence = {{"time since the last finished call", idle_s, "s"}};
+  if (input.now_ms > 0) finding.evidence.push_back({"the same in mean steps", steps, "steps"});
+  finding.evidence.push_back({"completed before", double(input.rank.series.steps.size()), "steps"});
   finding.fix.change = NamedChange{
       "hang", process.rank >= 0 ? fmt::format("rank {}", process.rank) : fmt::format("pid {}", process.pid)};
   finding.fix.summary =
-      fmt::format("find out why {} does not come back; for its Python stack: py-spy dump --pid {}",
-                  process.threads[process.training_thread].open_calls.empty() ? "the training thread" : place,
-                  process.pid);
+      thread.open_calls.empty()
+          ? fmt::format("Find out where the training thread is stuck: py-spy dump --pid {}", process.pid)
+          : fmt::format("Find out why {} does not return: py-spy dump --pid {}",
+                        open_call_names(input.run, thread), process.pid);
   return finding;
 }
 
@@ -99,10 +107,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kHang{
     "hang",
-    "The job does not progress: a deadlock, a lost peer, a dead worker, a file system that does not answer.",
-    "The process has not ended, and its training thread has finished no recorded call for ten mean steps and "
-    "over a minute. The call that it has entered and not left says what it waits for, on each rank.",
-    "The rank and the call to look at.",
+    "The job makes no progress: a deadlock, a lost rank, a dead worker, a file system that does not respond.",
+    "The process still runs or was killed, and its training thread has finished no recorded call for ten "
+    "mean steps and over a minute. The open call of each rank's training thread says what that rank waits "
+    "for.",
+    "Look at the named rank and call. `py-spy dump --pid PID` prints its Python stack.",
     kThresholds,
     evaluate,
     true};

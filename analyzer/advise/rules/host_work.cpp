@@ -22,22 +22,22 @@ constexpr double kLeastSteps = 0.5;
 constexpr double kLongGapNs = 1e6;
 
 constexpr Threshold kThresholds[] = {
-    {"the script's own work", kLeastShare, "of the step", "XProf's lower band"},
-    {"steps that hold it", kLeastSteps, "of the steps",
-     "what is rarer is evaluation, logging or a checkpoint"},
-    {"time without a call", kLongGapNs / 1e6, "ms",
-     "a framework takes 5 to 50 us from launch to launch, an optimizer's Python loop 0.1 ms (launch-bound)"},
+    {"host work (on a CPU job: sleeping and waiting)", kLeastShare, "of the step", "XProf's lower band"},
+    {"steps that contain such work", kLeastSteps, "of the steps",
+     "work in fewer steps is evaluation, logging or a checkpoint"},
+    {"time without a CUDA call", kLongGapNs / 1e6, "ms",
+     "a framework takes 5 to 50 us between launches, an optimizer's Python loop 0.1 ms (`launch-bound`)"},
 };
 
-struct Work {
+struct HostWork {
   predict::StreamReplayInput without;
   size_t steps = 0;
   double ns = 0;
-  uint32_t call = model::kNone;  // the one that ends the longest stretch of it
+  uint32_t call = model::kNone;  // the CUDA call after the longest piece of it
 };
 
-// What has a rule of its own: saving, logging, collecting garbage, reading.
-bool is_something_else(const model::HostCall& call) {
+// Covered by other rules: saving, logging, garbage collection, reading.
+bool has_own_rule(const model::HostCall& call) {
   switch (call.op_class) {
     case OpClass::Write:
     case OpClass::Flush:
@@ -52,23 +52,23 @@ bool is_something_else(const model::HostCall& call) {
   }
 }
 
-// Time of the training thread between two calls of the timeline, in which nothing was launched.
-Work own_work(const RuleInput& input) {
-  Work work{*input.assumed_streams};
+// Long gaps between two CUDA calls of the training thread, less what other rules cover.
+HostWork find_host_work(const RuleInput& input) {
+  HostWork work{*input.assumed_streams};
   std::vector<predict::HostEvent>& events = work.without.events;
-  const std::vector<double> other = ns_before_events(input, events, training_calls(input, is_something_else));
+  const std::vector<double> other = ns_before_events(input, events, training_calls(input, has_own_rule));
   double longest = 0;
   uint32_t last_step = model::kNone;
   for (size_t i = 0; i < events.size(); ++i) {
     predict::HostEvent& event = events[i];
-    const double own_ns = event.gap_ns - other[i];
-    if (event.thread != input.process.training_thread || own_ns < kLongGapNs) continue;
-    event.gap_ns -= own_ns;
-    work.ns += own_ns;
+    const double work_ns = event.gap_ns - other[i];
+    if (event.thread != input.process.training_thread || work_ns < kLongGapNs) continue;
+    event.gap_ns -= work_ns;
+    work.ns += work_ns;
     work.steps += event.step != last_step;
     last_step = event.step;
-    if (own_ns <= longest) continue;
-    longest = own_ns;
+    if (work_ns <= longest) continue;
+    longest = work_ns;
     work.call = event.call;
   }
   return work;
@@ -81,41 +81,43 @@ std::vector<model::TimeSpan> intervals_of(const RuleInput& input, const HostCall
   return intervals;
 }
 
-Finding describe(const RuleInput& input, double share, double ms, uint32_t call) {
+Finding describe(const RuleInput& input, double share, uint32_t call) {
   Finding finding = make_finding(kHostWork, input, share);
-  finding.title = fmt::format("The script computes {:.3g} ms a step itself while the {} waits", ms,
-                              input.device ? "device" : "training thread");
-  finding.evidence = {{"the script's own work", 100 * share, "% of the step"}, {"own work", ms, "ms a step"}};
+
   finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "own work", "every 50 steps"};
-  finding.fix.summary =
-      "move it to the loader's workers or to the device, or do it every 50 steps (metrics, "
-      "tokenising, augmentation)";
+  finding.fix.summary = "Move this work to the DataLoader's workers or the GPU, or run it every 50 steps";
   if (call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, call);
   return finding;
 }
 
-// Without synchronisations the device would have had its next work while the script does its own: then they
-// are the cause (sync-per-step).
-bool would_be_hidden(const RuleInput& input, const Work& work) {
+// Without synchronization points the launch queue would keep the device busy during this work: then they are
+// the bottleneck (sync-per-step).
+bool would_be_hidden(const RuleInput& input, const HostWork& work) {
   predict::StreamReplayInput running = *input.assumed_streams;
   predict::drop_synchronisations(
-      running, [&](const predict::HostEvent& event) { return is_synchronisation(input, event); });
+      running, [&](const predict::HostEvent& event) { return is_sync_point(input, event); });
   return predict::replay(running).step_ms <= predict::replay(work.without).step_ms * kLeastSpeedup;
 }
 
 std::optional<Finding> on_device(const RuleInput& input, double share) {
-  Work work = own_work(input);
+  HostWork work = find_host_work(input);
   if (double(work.steps) < kLeastSteps * double(input.rank.steps.size())) return std::nullopt;
   if (would_be_hidden(input, work)) return std::nullopt;
-  Finding finding = describe(input, share, work.ns / double(input.rank.steps.size()) / 1e6, work.call);
+  const double steps = double(input.rank.steps.size()), ms = work.ns / steps / 1e6;
+  Finding finding = describe(input, share, work.call);
+  finding.title =
+      fmt::format("Host work: the GPU idles while the script runs {:.3g} ms a step between CUDA calls", ms);
+  finding.evidence = {{"GPU idle while the script runs", 100 * share, "% of the step"},
+                      {"such work occurs in", 100 * double(work.steps) / steps, "% of the steps"},
+                      {"script between CUDA calls", ms, "ms a step"}};
   add_reported_range(finding, input, time_of(input, Category::HostCompute));
   finding.prediction = stream_prediction(input, work.without);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(share, 0.99));
   return finding;
 }
 
-// Without a device the script's own computing cannot be told from the model's; sleeping (a simulated
+// On a CPU job the script's work cannot be separated from the model's compute, but sleeping (a simulated
 // environment, polling, rate limits) can.
 std::optional<Finding> on_cpu(const RuleInput& input) {
   const HostCalls calls = training_calls(input, [](const model::HostCall& call) {
@@ -124,10 +126,14 @@ std::optional<Finding> on_cpu(const RuleInput& input) {
   const double share = calls.share(input);
   if (share < kLeastShare || double(calls.steps) < kLeastSteps * double(input.rank.steps.size()))
     return std::nullopt;
-  Finding finding =
-      describe(input, share, calls.total_ns / double(input.rank.steps.size()) / 1e6, calls.call);
-  finding.title = fmt::format("The training thread sleeps or waits for a child process {:.3g} ms a step",
-                              calls.total_ns / double(input.rank.steps.size()) / 1e6);
+  const double steps = double(input.rank.steps.size()), ms = calls.total_ns / steps / 1e6;
+  Finding finding = describe(input, share, calls.call);
+  finding.title =
+      fmt::format("Host work: the training thread sleeps or waits for a child process {:.3g} ms a step", ms);
+  finding.evidence = {{"sleeping or waiting for a child process", 100 * share, "% of the step"},
+                      {"such a wait occurs in", 100 * double(calls.steps) / steps, "% of the steps"},
+                      {"sleeping or waiting", ms, "ms a step"}};
+  finding.fix.summary = "Move the wait off the training thread, or do it every 50 steps";
   add_reported_range(finding, input, intervals_of(input, calls));
   settle_without(finding, input, calls);
   return finding;
@@ -143,16 +149,14 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kHostWork{
     "host-work",
-    "The script itself computes on the thread that launches work: metrics, tokenising, a CPU optimizer, "
+    "The script works on the thread that launches kernels: metrics, tokenization, a CPU optimizer, "
     "environment steps, augmentation.",
-    "The device is idle and the training thread makes no call for a millisecond or more at the same place in "
-    "most steps. Launches close together are launch-bound; work that would be hidden if the host did not "
-    "wait for the device is sync-per-step. Without a "
-    "device the script's computing cannot be told from the model's: only sleeping and waiting for children "
-    "are "
-    "named.",
-    "Move it to loader workers or to the device, or do it every N steps, at this line. CUDA graphs do not "
-    "help.",
+    "The GPU is idle and the training thread makes no CUDA call for a millisecond or more at the same place "
+    "in most steps. Launches close together are `launch-bound`; work that the launch queue would hide if the "
+    "host did not wait for the GPU is `sync-per-step`. On a CPU job the script's work cannot be separated "
+    "from the model's compute, so only sleeping and waiting for child processes are found.",
+    "Move it to DataLoader workers or to the GPU, or run it every N steps, at the named line. CUDA graphs do "
+    "not help.",
     kThresholds,
     evaluate};
 

@@ -16,24 +16,23 @@ constexpr double kLeastLeftWait = 0.10;
 constexpr double kLeastCpuShare = 0.70;
 constexpr double kLeastOfWait = 0.5;
 
-constexpr size_t kLeastSamples = 10;  // of workers' stacks: fewer name no function
+constexpr size_t kLeastSamples = 10;  // stack samples of the workers: fewer do not name a function
 
 constexpr Threshold kThresholds[] = {
-    {"data wait that is left with the best worker count", kLeastLeftWait, "of the step",
-     "below it workers alone solve the problem"},
-    {"CPU time of a fetch", kLeastCpuShare, "of its duration",
-     "less, and waiting for storage is the larger part"},
-    {"transforms, and waiting for a core to make them", kLeastOfWait, "of the wait for data",
-     "below it most of the wait is for something else: handing over, starting workers"},
+    {"data stall left with the best worker count", kLeastLeftWait, "of the step",
+     "below it more workers solve the problem"},
+    {"CPU time of a fetch", kLeastCpuShare, "of its duration", "below it waiting for storage takes more"},
+    {"transforms, and waiting for a CPU core to run them", kLeastOfWait, "of the data stall",
+     "below it most of the stall has another cause: worker-to-trainer transfer, worker start-up"},
 };
 
-bool is_most_of_the_wait(const attribute::RankAttribution& rank) {
+bool is_most_of_the_stall(const attribute::RankAttribution& rank) {
   using attribute::Category;
-  const double made = rank.share(Category::InputTransform) + rank.share(Category::InputCpuStarved);
-  return made >= kLeastOfWait * rank.share(attribute::Group::Input);
+  const double transforms = rank.share(Category::InputTransform) + rank.share(Category::InputCpuStarved);
+  return transforms >= kLeastOfWait * rank.share(attribute::Group::Input);
 }
 
-// The function that workers were seen in most, and the share of their time; else the one that makes a sample.
+// Names the function that most stack samples of the workers are in; without enough of them, __getitem__.
 void name_worst_function(Finding& finding, const RuleInput& input) {
   const model::Loader* configured = input.configured_loader();
   if (!configured) return;
@@ -46,8 +45,8 @@ void name_worst_function(Finding& finding, const RuleInput& input) {
   const model::WorkerFunction& worst = activity.functions.front();
   if (!model::is_users(worst.frame)) return;
   finding.evidence.push_back(
-      {fmt::format("workers' time in {} ({})", worst.frame.function, worst.frame.location()),
-       100 * worst.share, "%"});
+      {fmt::format("worker time in {} ({})", worst.frame.function, worst.frame.location()), 100 * worst.share,
+       "% of the stack samples"});
   finding.fix.location = worst.frame.location();
 }
 
@@ -61,7 +60,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       ++batches;
     }
   }
-  if (service <= 0 || cpu / service < kLeastCpuShare || !is_most_of_the_wait(input.rank)) return std::nullopt;
+  if (service <= 0 || cpu / service < kLeastCpuShare || !is_most_of_the_stall(input.rank))
+    return std::nullopt;
   predict::LoaderSetting setting = input.loader->setting;
   setting.workers = std::max(setting.workers, input.most_workers());
   predict::LoaderReplay all_cores = predict::replay(*input.loader, setting);
@@ -72,12 +72,15 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
   Finding finding = make_finding(kInputDecode, input, left);
   finding.severity = Severity::kMinor;
-  finding.title = "CPU transforms are the limit even with every core at work";
-  finding.evidence = {{"CPU time for one batch", cpu / batches / 1e6, "ms"},
-                      {"CPU share of a fetch", 100 * cpu / service, "%"},
-                      {"data wait left with all cores", 100 * left, "% of the step"},
+  finding.title = fmt::format(
+      "CPU transforms: with a worker on every CPU core, training still waits {:.0f}% of each step",
+      100 * left);
+  finding.evidence = {{"CPU time to make a batch", cpu / batches / 1e6, "ms"},
+                      {"CPU time of a fetch", 100 * cpu / service, "% of its duration"},
+                      {"data stall left with a worker on every core", 100 * left, "% of the step"},
                       share_evidence(input, attribute::Category::InputTransform)};
-  finding.fix.summary = "cheaper or precomputed transforms, smaller source images, or transforms on the GPU";
+  finding.fix.summary =
+      "Use cheaper or precomputed transforms, smaller source files, or transforms on the GPU";
   finding.fix.change = NamedChange{"transforms", ""};
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
@@ -90,12 +93,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kInputDecode{
     "input-decode",
-    "Decoding and augmentation on the CPU take more than the cores can give; no loader setting helps any "
-    "more.",
-    "Fetches are mostly CPU time, and the replay with a worker on every core still waits for data.",
+    "Decoding and augmentation need more CPU time than the cores can give, so no loader setting helps.",
+    "Fetches are mostly CPU time, and the simulated replay with a worker on every core still waits for data.",
     "Cheaper, cached or precomputed transforms, source files of the size that training uses, or transforms "
-    "on "
-    "the GPU.",
+    "on the GPU.",
     kThresholds,
     evaluate};
 

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string_view>
 
@@ -14,8 +16,8 @@ namespace {
 constexpr double kLeastInputShare = 0.05;
 
 constexpr Threshold kThresholds[] = {
-    {"share of the step spent waiting for data", kLeastInputShare, "of the step",
-     "below it XProf does not call a job input bound"},
+    {"data stall", kLeastInputShare, "of the step",
+     "the lower of XProf's two bands: below it a job is not input-bound"},
 };
 
 struct Advice {
@@ -43,15 +45,16 @@ const Advice* advice_for(const model::Loader& loader) {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const model::Loader* loader = input.configured_loader();
-  if (!loader || input.loader) return std::nullopt;  // seen from the inside: other rules say more
+  if (!loader || input.loader) return std::nullopt;  // recorded fetches: other rules say more
   const double lost = input.rank.steady_input_share();
   const Advice* advice = advice_for(*loader);
   if (lost < kLeastInputShare || !advice) return std::nullopt;
 
   Finding finding = make_finding(kInputPipeline, input, lost);
-  finding.title = "Training waits for the input pipeline of " + io::printable(loader->framework);
-  finding.evidence = {{"waiting for data", 100 * lost, "% of the step"},
-                      {"CPUs", double(input.process.cpu_count), "cores"}};
+  finding.title = fmt::format("Data loading: training waits for {} {:.0f}% of each step",
+                              io::printable(loader->framework), 100 * lost);
+  finding.evidence = {{"data stall", 100 * lost, "% of the step"},
+                      {"available", double(input.process.cpu_count), "CPU cores"}};
   finding.fix.summary = advice->summary;
   finding.fix.change = NamedChange{std::string(advice->setting), std::string(advice->value)};
   finding.fix.snippet = advice->snippet;
@@ -64,14 +67,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kInputPipeline{
     "input-pipeline",
-    "Training waits for a loader that is not PyTorch's: tf.data, Keras, Ray Data or DALI.",
-    "Waits in that loader's next(), also inside a graph. What its own threads do is not seen, so the advice "
-    "follows "
-    "from how the pipeline is built: a map that is not parallel, no prefetch at its end, nothing cached.",
+    "Training waits for a loader other than PyTorch's: tf.data, Keras, Ray Data or DALI.",
+    "Data stalls in that loader's next(), also inside a CUDA graph. Its own threads are not recorded, so the "
+    "advice follows from how the pipeline is built: a map that is not parallel, no prefetch at its end, no "
+    "cache.",
     "In the framework's own words: `map(num_parallel_calls=tf.data.AUTOTUNE)`, "
-    "`.prefetch(tf.data.AUTOTUNE)`, "
-    "`.cache()`, `PyDataset(workers=, use_multiprocessing=True)`, `prefetch_batches=`. A ceiling, no "
-    "prediction.",
+    "`.prefetch(tf.data.AUTOTUNE)`, `.cache()`, `PyDataset(workers=, use_multiprocessing=True)`, "
+    "`prefetch_batches=`. Only an upper bound of the gain is known.",
     kThresholds,
     evaluate};
 

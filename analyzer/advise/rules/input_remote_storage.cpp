@@ -18,13 +18,12 @@ constexpr Threshold kThresholds[] = {
     kReadWait,
     kReadShare,
     kCacheSpeed,
-    {"of recorded reading, on remote file systems and sockets", kRemoteShare, "of its time",
-     "the larger part decides where to look"},
+    {"recorded reading on remote file systems and sockets", kRemoteShare, "of the reading time",
+     "the larger part decides what to fix"},
     kLeastGain,
 };
 
-// How long copying an epoch's data takes at the rate that was seen: one reader after the other, as a copy
-// does.
+// How long it takes to copy an epoch's data at the measured throughput of one reader.
 std::string copy_words(const InputFacts& facts) {
   uint64_t bytes = 0;
   for (const InputFacts::Epoch& epoch : facts.epochs) bytes = std::max(bytes, epoch.bytes_read);
@@ -32,7 +31,7 @@ std::string copy_words(const InputFacts& facts) {
   const double seconds = double(bytes) / facts.bytes_s();
   const std::string time = seconds < 90 ? fmt::format("{:.0f} s", std::max(seconds, 1.0))
                                         : fmt::format("{:.0f} min", seconds / 60);
-  return fmt::format(" ({} an epoch, about {} at the rate seen)", size_words(double(bytes)), time);
+  return fmt::format(" ({} an epoch, about {} at the measured throughput)", size_words(double(bytes)), time);
 }
 
 void name_fix(Finding& finding, const RuleInput& input) {
@@ -41,12 +40,12 @@ void name_fix(Finding& finding, const RuleInput& input) {
   finding.fix.location = reading_location(input);
   const std::string type = facts.mount && facts.mount->is_remote ? facts.mount->type : "";
   if (type == "9p" || type == "drvfs" || type == "virtiofs")
-    finding.fix.summary = "copy the data into this system's own file system" + copy_words(facts);
+    finding.fix.summary = "Copy the data into this system's own file system" + copy_words(facts);
   else if (type.empty())
     finding.fix.summary =
-        "download the data to a local disk first" + copy_words(facts) + ", or a cache layer in the same zone";
+        "Download the data to a local disk first" + copy_words(facts) + ", or cache it in the same zone";
   else
-    finding.fix.summary = fmt::format("copy the data from {} to a local disk{}, or a cache layer",
+    finding.fix.summary = fmt::format("Copy the data from {} to a local disk{}, or cache it there",
                                       io::printable(facts.mount->point), copy_words(facts));
 }
 
@@ -56,14 +55,14 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (ceiling < kLeastSpeedup) return std::nullopt;
   const InputFacts& facts = *input.facts;
   Finding finding = make_finding(kInputRemoteStorage, input, 1 - 1 / ceiling);
-  finding.title = facts.receive_ns > facts.remote_ns
-                      ? "Data comes over the network, sample by sample"
-                      : fmt::format("Data is read from a remote file system ({})",
-                                    facts.mount ? io::printable(facts.mount->type) : "type not known");
+  const std::string source = facts.receive_ns > facts.remote_ns ? "sockets"
+                             : facts.mount                      ? io::printable(facts.mount->type)
+                                                                : "a remote file system";
+  finding.title = fmt::format("Remote storage: data is read from {}, {}", source, data_stall_words(input));
   finding.evidence = reading_evidence(input);
   if (facts.opens + facts.reads > 0)
     finding.evidence.push_back(
-        {"a call that opens or reads", facts.io_ns / double(facts.opens + facts.reads) / 1e3, "us"});
+        {"mean open or read call", facts.io_ns / double(facts.opens + facts.reads) / 1e3, "us"});
   name_fix(finding, input);
   finding.ceiling_speedup = ceiling;
   return finding;
@@ -73,13 +72,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kInputRemoteStorage{
     "input-remote-storage",
-    "The data is read over a network while training waits: from a network file system, a mounted object "
-    "store "
+    "Training waits for data that is read over a network: from a network file system, a mounted object store "
     "or sockets.",
-    "The larger part of the recorded reading is on a mount of a remote type (NFS, SMB, FUSE of an object "
-    "store, 9p, Lustre, ...) or in receiving from sockets. The same on a local disk is `input-storage`.",
-    "A copy on a local disk, with its size and the time that it takes at the rate seen; a cache layer; the "
-    "same zone. Under WSL and in virtual machines: the system's own file system.",
+    "Most of the recorded reading is on a mount of a remote type (NFS, SMB, FUSE of an object store, 9p, "
+    "Lustre, ...) or receives from sockets. Slow reading from a local disk is `input-storage`.",
+    "Copy the data to a local disk (the finding says how large an epoch is and how long the copy takes at "
+    "the measured throughput), add a cache, or keep storage and job in the same zone. Under WSL and in "
+    "virtual machines: use the system's own file system.",
     kThresholds,
     evaluate};
 

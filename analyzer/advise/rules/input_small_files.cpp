@@ -19,10 +19,11 @@ constexpr Threshold kThresholds[] = {
     kReadWait,
     kReadShare,
     kCacheSpeed,
-    {"files opened", kLeastFiles, "a sample", "fewer, and files hold many samples already"},
+    {"files opened", kLeastFiles, "a sample", "below it a file already holds several samples"},
     {"bytes read", kSmallFileBytes, "bytes a file",
-     "a disk that reads 250 MB/s moves so much in the millisecond that finding the file takes"},
-    {"size of a shard", kShardBytes, "bytes", "WebDataset and MosaicML's streaming advise 64 MiB to 1 GiB"},
+     "a disk that reads 250 MB/s transfers this much in the millisecond that finding a file takes"},
+    {"size of a shard", kShardBytes, "bytes",
+     "WebDataset and MosaicML's streaming recommend 64 MiB to 1 GiB"},
     kLeastGain,
 };
 
@@ -34,16 +35,18 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double file_bytes = double(facts.bytes_read) / double(facts.opens);
 
   Finding finding = make_finding(kInputSmallFiles, input, 1 - 1 / ceiling);
-  finding.title = "Samples are many small files: opening them takes the time";
+  finding.title =
+      fmt::format("Small files: a batch opens {:.3g} files of {:.3g} KiB, {}",
+                  facts.per_batch(double(facts.opens)), file_bytes / 1024, data_stall_words(input));
   finding.evidence = reading_evidence(input);
-  finding.evidence.push_back({"bytes a file", file_bytes / 1024, "KiB"});
+  finding.evidence.push_back({"bytes read", file_bytes / 1024, "KiB a file"});
   if (facts.open_ns + facts.read_ns > 0)
-    finding.evidence.push_back(
-        {"of recorded reading in open and stat", 100 * facts.open_ns / (facts.open_ns + facts.read_ns), "%"});
+    finding.evidence.push_back({"open and stat calls", 100 * facts.open_ns / (facts.open_ns + facts.read_ns),
+                                "% of the recorded file I/O"});
   const std::string files = fmt::format("{:.0f}", std::max(1.0, kShardBytes / std::max(file_bytes, 1.0)));
   finding.fix.change = NamedChange{"shards", files};
-  finding.fix.summary = fmt::format(
-      "pack the files into shards of 256 MiB, about {} files each (WebDataset, TFRecord, LMDB)", files);
+  finding.fix.summary =
+      fmt::format("Pack about {} files into each shard of 256 MiB (WebDataset, TFRecord, LMDB)", files);
   finding.fix.location = reading_location(input);
   finding.ceiling_speedup = ceiling;
   return finding;
@@ -53,13 +56,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kInputSmallFiles{
     "input-small-files",
-    "Each sample is a small file of its own: training waits for files to be found and opened.",
-    "Fetches spend their time in open, stat and read, open a file for most samples and read little from "
-    "each. "
-    "Few large reads are `input-storage`; on a network it is `input-remote-storage` first.",
-    "Shards that hold many samples and are read in sequence (WebDataset, TFRecord, LMDB, MosaicML "
-    "streaming), "
-    "with the number of files for a shard.",
+    "Each sample is a small file of its own, and training waits while files are found and opened.",
+    "Fetches spend their time in open, stat and read, open about one file a sample and read little from "
+    "each. Few large reads are `input-storage`, and a remote file system is `input-remote-storage` first.",
+    "Pack the samples into shards that are read sequentially (WebDataset, TFRecord, LMDB, MosaicML "
+    "streaming). The finding says how many files go into a shard.",
     kThresholds,
     evaluate};
 

@@ -18,11 +18,11 @@ constexpr Threshold kThresholds[] = {
     kReadShare,
     kCacheSpeed,
     {"storage that the prediction assumes", kFasterStorage, "times as fast",
-     "a disk of a laptop or a cloud volume reads 100 to 300 MB/s, one NVMe disk 2000 to 7000"},
+     "a laptop's disk or a cloud volume reads 100 to 300 MB/s, one NVMe disk 2000 to 7000 MB/s"},
     kLeastGain,
 };
 
-// Bytes a second that the loader must deliver for training not to wait.
+// Read throughput at which training would not wait.
 double needed_bytes_s(const RuleInput& input) {
   const double step_s = input.input_floor_ms() / 1e3;
   const double a_step =
@@ -30,7 +30,7 @@ double needed_bytes_s(const RuleInput& input) {
   return step_s > 0 ? a_step / step_s : 0;
 }
 
-// Workers read beside each other: what more of them can hide needs no other storage.
+// More workers read in parallel. What they can hide needs no faster storage.
 double with_all_workers_ms(const RuleInput& input) {
   predict::LoaderSetting setting = input.loader_setting();
   setting.workers = std::max(setting.workers, input.most_workers());
@@ -42,11 +42,12 @@ void name_fix(Finding& finding, const RuleInput& input) {
   const double needed = needed_bytes_s(input);
   if (needed > 0) {
     finding.fix.change = StorageChange{fmt::format("{:.3g} MB/s", needed / 1e6)};
-    finding.fix.summary =
-        fmt::format("faster storage (local NVMe): training needs {:.3g} MB/s, a worker reads {:.3g} MB/s",
-                    needed / 1e6, input.facts->bytes_s() / 1e6);
+    finding.fix.summary = fmt::format(
+        "Move the data to faster storage (local NVMe): training needs {:.3g} MB/s, a worker reads {:.3g} "
+        "MB/s",
+        needed / 1e6, input.facts->bytes_s() / 1e6);
   } else {
-    finding.fix.summary = "faster storage (local NVMe), or data read ahead";
+    finding.fix.summary = "Move the data to faster storage (local NVMe), or read it ahead";
   }
   finding.fix.location = reading_location(input);
 }
@@ -61,7 +62,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (std::min(now, with_all_workers_ms(input)) < after * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kInputStorage, input, 1 - after / now);
-  finding.title = "Storage is too slow for the rate at which training takes batches";
+  finding.title = fmt::format("Slow storage: reading is {:.0f}% of making a batch, {}",
+                              100 * input.facts->io_share(), data_stall_words(input));
   finding.evidence = reading_evidence(input);
   name_fix(finding, input);
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
@@ -71,15 +73,14 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 }  // namespace
 
-const Rule kInputStorage{
-    "input-storage",
-    "Local storage delivers the data more slowly than training takes it.",
-    "Fetches spend their time in reads that are slower than the page cache, on a file system of this machine "
-    "and not in opening many small files, and the replay with storage ten times as fast is faster than any "
-    "number of workers that the CPUs allow.",
-    "Faster storage, with the rate that training needs beside the rate that was measured; fewer bytes a "
-    "sample; reading ahead.",
-    kThresholds,
-    evaluate};
+const Rule kInputStorage{"input-storage",
+                         "Local storage delivers data more slowly than training consumes it.",
+                         "Fetches spend their time in reads that are slower than the page cache, on a local "
+                         "file system and not in opening many small files. The simulated replay with storage "
+                         "ten times as fast beats any number of workers that the CPU cores allow.",
+                         "Move the data to faster storage (the finding compares the read throughput that "
+                         "training needs with the measured one), read fewer bytes a sample, or read ahead.",
+                         kThresholds,
+                         evaluate};
 
 }  // namespace gpuwatch::advise

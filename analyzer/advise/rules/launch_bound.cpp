@@ -19,36 +19,35 @@ constexpr double kLeastLaunches = 20;
 constexpr double kDispatchNs = 100e3;
 constexpr double kRecurs = 0.5;
 constexpr double kGraphKernelGapNs = 1e3;
-// Host time of forward and backward compiled with mode="reduce-overhead" (guards, CUDA graph trees,
-// gradients' accumulation), in mean launches of the same model before. PyTorch 2.13, the six models of
-// tests/torch_cuda/programs/small_models.py with 37, 47, 131, 163, 196 and 361 launches a step, three times
-// each, on a machine whose speed changed: 30 to 33, 29 to 52, 37 to 46, 54 to 68, 61 to 84 and 62 to 129,
-// where these two make 36, 37, 50, 54, 59 and 84.
+// Host overhead of a step whose forward and backward are compiled with mode="reduce-overhead" (guards, CUDA
+// graph trees, gradient accumulation), in mean launches of the same model before. Measured with PyTorch 2.13
+// on the six models of tests/torch_cuda/programs/small_models.py with 37, 47, 131, 163, 196 and 361 launches
+// a step, three times each, on a machine of varying speed: 30 to 33, 29 to 52, 37 to 46, 54 to 68, 61 to 84
+// and 62 to 129 launches. These two constants give 36, 37, 50, 54, 59 and 84.
 constexpr double kCompiledLaunches = 30, kCompiledShare = 0.15;
 constexpr double kLeastOfKept = 0.5, kMostOfKept = 1.5;
 
 constexpr Threshold kThresholds[] = {
-    {"device idle between launches that follow each other", kLeastShare, "of the step",
-     "XProf's upper band for kernel launches (3 and 15 %)"},
-    {"launches", kLeastLaunches, "a step", "a graph of fewer gains nothing"},
-    {"host time between two launches that a graph removes", kDispatchNs, "ns",
-     "a framework's dispatch takes 5 to 50 us; longer is the script's own work (`host-work`), which a graph "
-     "keeps"},
-    {"longer host time that is the script's", kRecurs, "of the steps",
-     "what it does before a launch it does there in each step; a thread that lost its core is as late "
-     "anywhere"},
-    {"gap between kernels of a graph", kGraphKernelGapNs, "ns",
-     "about 1 us measured on recent devices; the interval begins with none"},
-    {"launches whose time a step compiled by PyTorch still takes", kCompiledLaunches, "a step",
+    {"GPU idle while the host launches kernels", kLeastShare, "of the step",
+     "XProf's upper band for kernel launches (3% and 15%)"},
+    {"kernel launches", kLeastLaunches, "a step", "a CUDA graph of fewer gains nothing"},
+    {"host time between two launches that a CUDA graph removes", kDispatchNs, "ns",
+     "framework overhead is 5 to 50 us a launch; longer is the script's own work (`host-work`), which a "
+     "graph keeps"},
+    {"longer host time that is the script's own work", kRecurs, "of the steps",
+     "the script's work recurs before the same launch in each step; losing the CPU core delays any launch"},
+    {"gap between kernels of a CUDA graph", kGraphKernelGapNs, "ns",
+     "about 1 us measured on recent GPUs; the interval's low end assumes none"},
+    {"host overhead left by torch.compile, fixed part", kCompiledLaunches, "launches a step",
      "measured with six models and PyTorch 2.13"},
-    {"and of its launches' time", kCompiledShare, "of it",
-     "likewise; half to one and a half times both together"},
+    {"host overhead left by torch.compile, growing part", kCompiledShare, "of the launch time",
+     "same measurement; the interval spans 0.5 to 1.5 times the sum of both parts"},
     kLeastGain,
 };
 
-// What is not known, and the interval therefore spans: how closely a graph's kernels follow each other on
-// this device, what became of the host in a long gap that does not recur, and how much time torch.compile
-// itself takes.
+// The replay of a step whose launches are captured in a CUDA graph. The interval spans what is not known: how
+// closely the graph's kernels follow each other on this device, whether a long gap that does not recur
+// remains, and the overhead of torch.compile.
 class Captured {
  public:
   Captured(const RuleInput& input, bool by_compiler) : input_(input), by_compiler_(by_compiler) {}
@@ -89,7 +88,7 @@ class Captured {
   const bool by_compiler_;
 };
 
-// The launches of the recorded steps, and how long their kernels took.
+// The kernel launches of the recorded steps, and how long their kernels took.
 struct Launches {
   double a_step = 0;
   double median_kernel_ns = 0;
@@ -117,32 +116,34 @@ Launches launches_of(const RuleInput& input) {
 void name_compiler(Finding& finding, const std::optional<predict::Prediction>& by_graph) {
   finding.fix.change =
       StreamChange{StreamEdit::kCaptureLaunches, "torch.compile", "mode=\"reduce-overhead\""};
-  finding.fix.summary = "torch.compile(model, mode=\"reduce-overhead\")";
+  finding.fix.summary = "Use torch.compile(model, mode=\"reduce-overhead\")";
   if (by_graph)
     finding.fix.summary +=
-        fmt::format("; up to {:.2g} times with a CUDA graph of the whole step", by_graph->speedup.high);
+        fmt::format(", or capture the whole step in a CUDA graph for up to {:.1f}x", by_graph->speedup.high);
   finding.fix.snippet = "model = torch.compile(model, mode=\"reduce-overhead\")";
   if (!finding.prediction) return;
   finding.prediction->assumptions.push_back(fmt::format(
-      "torch.compile keeps the optimizer's launches and takes as long itself as {:.0f} launches and {:.0f} % "
-      "of "
-      "the others did, {:.0f} to {:.0f} % of that; kernels stay as they are, what it fuses comes on top",
+      "torch.compile leaves the optimizer's launches unchanged, and its overhead a step equals {:.0f} "
+      "launches plus {:.0f}% of the compiled launches' time (interval: {:.0f}% to {:.0f}% of that)",
       kCompiledLaunches, 100 * kCompiledShare, 100 * kLeastOfKept, 100 * kMostOfKept));
+  finding.prediction->assumptions.push_back(
+      "kernels take as long as before, so fused kernels would gain more");
 }
 
 void name_graph(Finding& finding, bool is_torch) {
   finding.fix.change = StreamChange{StreamEdit::kCaptureLaunches, "CUDA graph", ""};
-  finding.fix.summary = is_torch
-                            ? "a CUDA graph of the whole step (torch.cuda.graph, capturable=True optimizer)"
-                            : "capture the step's launches in a CUDA graph and launch that";
+  finding.fix.summary =
+      is_torch ? "Capture the whole step in a CUDA graph (torch.cuda.graph, optimizer with capturable=True)"
+               : "Capture the step's launches in a CUDA graph, and launch the graph";
   finding.fix.snippet =
-      is_torch
-          ? "with torch.cuda.graph(graph): loss = criterion(model(x), y); loss.backward(); optimizer.step()"
-          : "cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal); /* the launches */ "
-            "cudaStreamEndCapture(stream, &graph);";
+      is_torch ? "graph = torch.cuda.CUDAGraph()  # after warm-up: with torch.cuda.graph(graph): loss = "
+                 "criterion(model(x), y); loss.backward(); optimizer.step()"
+               : "cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal); /* the launches */ "
+                 "cudaStreamEndCapture(stream, &graph);";
   if (finding.prediction)
     finding.prediction->assumptions.push_back(
-        "all launches of a step fit into a graph; its kernels follow each other by 1 us, at best at once");
+        "all launches of a step fit into one CUDA graph, whose kernels start 1 us apart (at best back to "
+        "back)");
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -155,9 +156,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!graph.is_worth_it()) return std::nullopt;
 
   Finding finding = make_finding(kLaunchBound, input, lost);
-  finding.title = "The host cannot launch kernels as fast as the device runs them";
-  finding.evidence = {{"launches", launches.a_step, "a step"},
-                      {"median kernel", launches.median_kernel_ns / 1e3, "us"},
+  finding.title =
+      fmt::format("Launch-bound: the GPU idles {:.0f}% of each step while the host launches {:.0f} kernels",
+                  100 * lost, launches.a_step);
+  finding.evidence = {{"kernel launches", launches.a_step, "a step"},
+                      {"median kernel duration", launches.median_kernel_ns / 1e3, "us"},
                       share_evidence(input, Category::LaunchApi),
                       share_evidence(input, Category::LaunchDispatch),
                       share_evidence(input, Category::DeviceLaunchGap)};
@@ -166,7 +169,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const bool is_torch = input.process.facts.contains("torch");
   const auto by_graph = graph.prediction();
   const auto by_compiler = is_torch && compiler.is_worth_it() ? compiler.prediction() : std::nullopt;
-  // One that may as well be a loss is no answer where the graph is one.
+  // Name torch.compile only if it certainly gains, or if no graph can be predicted.
   const bool names_compiler = by_compiler ? by_compiler->speedup.low >= 1 : is_torch && !by_graph;
   finding.prediction = names_compiler ? by_compiler : by_graph;
   if (names_compiler)
@@ -181,15 +184,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kLaunchBound{
     "launch-bound",
-    "The host cannot launch kernels as fast as the device runs them: many short kernels, one launch each.",
-    "Idle gaps that end with a launch, launches that follow each other within a framework's dispatch time. "
-    "No "
-    "launches in the gap is the script's own work; a queue drained by a synchronisation is `sync-per-step`.",
-    "`torch.compile(mode=\"reduce-overhead\")`, whose own time for a step is part of the prediction; a CUDA "
-    "graph "
-    "of the whole step where that takes as long as the launches (small models), or outside PyTorch; fused "
-    "and "
-    "foreach optimizers.",
+    "The host launches kernels more slowly than the GPU runs them: many short kernels, one launch each.",
+    "The GPU idles until the next launch, and launches follow each other within the time of framework "
+    "overhead. Idle gaps without launches are `host-work`, a launch queue that a synchronization point "
+    "drained is `sync-per-step`.",
+    "`torch.compile(mode=\"reduce-overhead\")`, whose own overhead is part of the prediction. Where that "
+    "overhead is as long as the launches (small models), or outside PyTorch: a CUDA graph of the whole step. "
+    "Fused and foreach optimizers launch fewer kernels.",
     kThresholds,
     evaluate};
 

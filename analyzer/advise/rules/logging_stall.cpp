@@ -21,12 +21,14 @@ constexpr double kLeastSteps = 0.20;
 constexpr double kLeft = 0.005;
 
 constexpr Threshold kThresholds[] = {
-    {"blocked writes and flushes", kLeastShare, "of the step", "below it run-to-run spread hides the change"},
-    {"steps that hold one", kLeastSteps, "of the steps", "what is rarer is a checkpoint (checkpoint-stall)"},
-    {"left by the proposed interval", kLeft, "of the step", "well below what a run can show"},
+    {"blocking writes and flushes", kLeastShare, "of the step",
+     "a smaller gain is lost in run-to-run variation"},
+    {"steps that contain one", kLeastSteps, "of the steps",
+     "writes in fewer steps are checkpoints (`checkpoint-stall`)"},
+    {"stall left by the proposed interval", kLeft, "of the step", "well below what a run can show"},
 };
 
-// Outermost: what torch.save writes lies inside a checkpoint's call, which ends the search there.
+// Checkpoint calls are asked for as well, so that the writes nested in torch.save do not count as logging.
 bool is_log(const HostCall& call) {
   return call.op_class == OpClass::Write || call.op_class == OpClass::Flush;
 }
@@ -51,8 +53,8 @@ HostCalls logging_calls(const RuleInput& input) {
   });
 }
 
-// 10, 50, 100, 500, ...: the first that leaves next to nothing.
-int every(double share) {
+// 10, 50, 100, 500, ...: the first that leaves less than kLeft.
+int logging_interval(double share) {
   int steps = 10;
   for (bool is_five = true; share / steps > kLeft && steps < 100'000; is_five = !is_five)
     steps *= is_five ? 5 : 2;
@@ -65,21 +67,22 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double share = calls.share(input);
   if (share < kLeastShare || double(calls.steps) < kLeastSteps * double(input.rank.steps.size()))
     return std::nullopt;
-  const int steps = every(share);
+  const int steps = logging_interval(share);
   Finding finding = make_finding(kLoggingStall, input, share);
   const HostCall& longest = input.process.threads[input.process.training_thread].calls[calls.call];
   const std::string name = longest.operation < input.run.operations.size()
                                ? input.run.operations[longest.operation].name
                                : "write";
   const double per_step = double(calls.calls) / double(input.rank.steps.size());
-  finding.title = fmt::format(
-      "The training thread waits in {}, {:.3g} times a step: printing or writing events", name, per_step);
-  finding.evidence = {{"blocked in writes and flushes", 100 * share, "% of the step"},
-                      {"such calls", per_step, "a step"},
-                      {"bytes", calls.bytes / double(input.rank.steps.size()), "a step"}};
+  finding.title =
+      fmt::format("Logging: {} calls block the training thread for {:.0f}% of each step", name, 100 * share);
+  finding.evidence = {{"blocking writes and flushes", 100 * share, "% of the step"},
+                      {"blocking calls", per_step, "a step"},
+                      {"written", calls.bytes / double(input.rank.steps.size()), "bytes a step"}};
   finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "logging interval", std::to_string(steps)};
-  finding.fix.summary = fmt::format("log every {} steps, without flushing each line", steps);
-  finding.fix.snippet = fmt::format("if step % {} == 0:  # print, writer.add_scalar, flush", steps);
+  finding.fix.summary = fmt::format("Log every {} steps, and do not flush each line", steps);
+  finding.fix.snippet =
+      fmt::format("if step % {} == 0: print(loss.item())  # likewise writer.add_scalar(), flush()", steps);
   finding.fix.location = call_location(input.run, input.process, input.process.training_thread, calls.call);
   settle_without(finding, input, calls, 1.0 / steps);
   return finding;
@@ -87,14 +90,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 }  // namespace
 
-const Rule kLoggingStall{
-    "logging-stall",
-    "Printing or writing events in every step stops the training thread: a slow terminal, a full pipe, a "
-    "flush to disk.",
-    "Writes and flushes that blocked the training thread, outside of checkpoints, in a fifth of the steps or "
-    "more.",
-    "Log every N steps, let a buffer do its work, or write from a thread.",
-    kThresholds,
-    evaluate};
+const Rule kLoggingStall{"logging-stall",
+                         "Printing or writing metrics in every step blocks the training thread: a slow "
+                         "terminal, a full pipe, a flush to disk.",
+                         "Writes and flushes that blocked the training thread, outside of checkpoints, in a "
+                         "fifth of the steps or more.",
+                         "Log every N steps, leave flushing to the buffer, or write from another thread.",
+                         kThresholds,
+                         evaluate};
 
 }  // namespace gpuwatch::advise

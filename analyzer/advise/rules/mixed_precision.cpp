@@ -21,24 +21,23 @@ constexpr double kMostShare = 0.99;
 constexpr int kFirstWithTensorCores = 7, kFirstWithTf32 = 8;
 
 constexpr Threshold kThresholds[] = {
-    {"share of the step with a kernel running", kLeastBusy, "of the step",
-     "below it the device waits for something else first"},
-    {"products and convolutions in FP32 without tensor cores", kLeastShare, "of the step",
-     "XProf's lower band, as elsewhere"},
+    {"time with a kernel running", kLeastBusy, "of the step",
+     "below it something other than the GPU is the bottleneck"},
+    {"FP32 matmuls and convolutions without tensor cores", kLeastShare, "of the step", "XProf's lower band"},
     kLeastGain,
 };
 
-// What the device spent on products in the recorded steps.
-struct Products {
-  double fp32_ns = 0, on_tensor_cores_ns = 0, kernels_ns = 0;
-  std::string longest;  // kernel in FP32 that took most time in all
+// GPU time of matmuls in the recorded steps.
+struct Matmuls {
+  double fp32_ns = 0, tensor_core_ns = 0, kernels_ns = 0;
+  std::string longest;  // the FP32 kernel that took the most time in total
   double longest_ns = 0;
   double share(const RuleInput& input) const {
     return fp32_ns / std::max(1.0, input.streams->measured_step_ms * 1e6 * double(input.streams->steps));
   }
 };
 
-// What each kernel computes with, by its name; read once, for there are a thousand launches to a kernel.
+// The arithmetic of each kernel, by its name. Names are read once: a kernel has thousands of launches.
 class KernelArithmetic {
  public:
   explicit KernelArithmetic(const RuleInput& input) : input_(input) {
@@ -58,27 +57,27 @@ class KernelArithmetic {
   std::vector<MatrixArithmetic> by_kernel_;
 };
 
-Products products_of(const RuleInput& input) {
+Matmuls matmuls_of(const RuleInput& input) {
   const KernelArithmetic arithmetics(input);
-  Products products;
+  Matmuls matmuls;
   std::map<std::string_view, double> by_name;
   for (const predict::StreamOp& op : input.streams->ops) {
     const model::DeviceOp& recorded = input.device->operations[op.device_op];
-    if (recorded.kind == trace::RecordKind::Kernel) products.kernels_ns += op.duration_ns;
+    if (recorded.kind == trace::RecordKind::Kernel) matmuls.kernels_ns += op.duration_ns;
     const MatrixArithmetic arithmetic = arithmetics.of(op);
-    if (arithmetic == MatrixArithmetic::kTensorCores) products.on_tensor_cores_ns += op.duration_ns;
+    if (arithmetic == MatrixArithmetic::kTensorCores) matmuls.tensor_core_ns += op.duration_ns;
     if (arithmetic != MatrixArithmetic::kFp32) continue;
-    products.fp32_ns += op.duration_ns;
+    matmuls.fp32_ns += op.duration_ns;
     by_name[input.run.kernels[recorded.kernel].name] += op.duration_ns;
   }
   for (const auto& [name, ns] : by_name)
-    if (ns > products.longest_ns) products.longest = name, products.longest_ns = ns;
-  return products;
+    if (ns > matmuls.longest_ns) matmuls.longest = name, matmuls.longest_ns = ns;
+  return matmuls;
 }
 
-// The recorded steps with products whose time is multiplied by what `left` says.
+// The recorded steps with the duration of each FP32 matmul multiplied by `left`.
 template <typename Left>
-predict::StreamReplayInput with_products(const RuleInput& input, Left left) {
+predict::StreamReplayInput with_matmuls(const RuleInput& input, Left left) {
   const KernelArithmetic arithmetics(input);
   predict::StreamReplayInput changed = *input.assumed_streams;
   for (predict::StreamOp& op : changed.ops)
@@ -86,28 +85,28 @@ predict::StreamReplayInput with_products(const RuleInput& input, Left left) {
   return changed;
 }
 
-// The recorded steps with products as much faster as the tensor cores' published rate: none gets faster by
-// more, and those that wait for memory get faster by less. nullopt: not worth it. `times` 0: the rate is not
-// known, and nothing is left of a product.
-std::optional<double> ceiling(const RuleInput& input, const Products& products, double times) {
+// Upper bound of the speedup: each FP32 matmul gets faster by the tensor cores' published rate, which none
+// exceeds and memory-bound ones do not reach. nullopt: not worth it. `times` 0: the rate is not known, and
+// matmuls are assumed to take no time.
+std::optional<double> ceiling(const RuleInput& input, const Matmuls& matmuls, double times) {
   const double left = times > 0 ? 1 / times : 0;
   const predict::StreamReplayInput changed =
-      with_products(input, [left](const predict::StreamOp&) { return left; });
+      with_matmuls(input, [left](const predict::StreamOp&) { return left; });
   const double now_ms = input.assumed_step_ms;
-  // The host, copies or other kernels may be what is left of the step: then faster products gain little.
+  // The host, copies or other kernels may limit the step as much: then faster matmuls gain little.
   if (now_ms < predict::replay(changed).step_ms * kLeastSpeedup) return std::nullopt;
-  // No order of the work makes a step shorter by more than all that is saved. The replay knows better where
-  // it is trusted; a ceiling holds where it is off by as much as it then may be.
-  const double saved = products.share(input) * (1 - left);
+  // A step gets shorter by at most the matmul time that is saved. The replay, where it is trusted, gives a
+  // tighter bound. Its largest tolerated error is added, so that it stays an upper bound.
+  const double saved = matmuls.share(input) * (1 - left);
   const double all_saved = 1 / (1 - std::min(saved, kMostShare));
   const auto replayed = stream_prediction(input, changed);
   return replayed ? std::min(all_saved, replayed->speedup.high * (1 + predict::kMostReplayError)) : all_saved;
 }
 
-// Between products that all reach the published rate and products whose blocks all wait for memory.
+// Between matmuls at the tensor cores' published rate and memory-bound matmuls.
 std::optional<predict::Prediction> prediction_in_tf32(const RuleInput& input, const TensorCores& cores) {
   const auto predicted = [&](double TimeLeft::*which) {
-    return stream_prediction(input, with_products(input, [&](const predict::StreamOp& op) {
+    return stream_prediction(input, with_matmuls(input, [&](const predict::StreamOp& op) {
                                const model::Kernel& kernel =
                                    input.run.kernels[input.device->operations[op.device_op].kernel];
                                return time_left_in_tf32(kernel, op.duration_ns, *input.device, cores).*which;
@@ -117,36 +116,36 @@ std::optional<predict::Prediction> prediction_in_tf32(const RuleInput& input, co
   auto prediction = best && worst ? predict::between(*best, *worst) : std::nullopt;
   if (prediction)
     prediction->assumptions.push_back(
-        "products reach between what memory leaves a block that shares no operand and the published rate");
+        "TF32 matmuls run between the tensor cores' published rate and the memory bandwidth limit of blocks "
+        "that share no inputs");
   return prediction;
 }
 
-// Fills in the fix in TF32, which changes products alone; false where the device has no faster TF32.
-bool name_tf32(Finding& finding, const RuleInput& input, const Products& products,
+// Fills in the fix with TF32, which changes matmuls only. False: TF32 is no faster on this device.
+bool name_tf32(Finding& finding, const RuleInput& input, const Matmuls& matmuls,
                const std::optional<TensorCores>& cores) {
   if (input.device->compute_major < kFirstWithTf32) return false;
-  finding.ceiling_speedup = ceiling(input, products, cores ? cores->tf32 : 0);
+  finding.ceiling_speedup = ceiling(input, matmuls, cores ? cores->tf32 : 0);
   if (!finding.ceiling_speedup) return false;
   const bool is_torch = input.process.facts.contains("torch");
   finding.fix.change = StreamChange{StreamEdit::kFasterKernels,
                                     is_torch ? "torch.set_float32_matmul_precision" : "cublasSetMathMode",
                                     is_torch ? "high" : "CUBLAS_TF32_TENSOR_OP_MATH"};
   finding.fix.summary =
-      is_torch
-          ? "torch.set_float32_matmul_precision(\"high\"): products in TF32; or torch.autocast(\"cuda\", "
-            "dtype=torch.bfloat16) around forward and loss. Check that the loss still falls alike"
-          : "cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH), or operands in bfloat16";
+      is_torch ? "Call torch.set_float32_matmul_precision(\"high\") for TF32 matmuls, and check that the "
+                 "loss still converges"
+               : "Call cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH), or use bfloat16 matrices";
   finding.fix.snippet = is_torch ? "torch.set_float32_matmul_precision(\"high\")"
                                  : "cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH);";
   if (!cores) return true;
-  finding.evidence.push_back({"published rate of the tensor cores in TF32", cores->tf32, "times FP32"});
+  finding.evidence.push_back({"published tensor core rate in TF32", cores->tf32, "x FP32"});
   finding.prediction = prediction_in_tf32(input, *cores);
   return true;
 }
 
-bool name_half(Finding& finding, const RuleInput& input, const Products& products,
+bool name_half(Finding& finding, const RuleInput& input, const Matmuls& matmuls,
                const std::optional<TensorCores>& cores) {
-  finding.ceiling_speedup = ceiling(input, products, cores ? cores->half : 0);
+  finding.ceiling_speedup = ceiling(input, matmuls, cores ? cores->half : 0);
   if (!finding.ceiling_speedup) return false;
   const bool is_torch = input.process.facts.contains("torch");
   const bool has_bfloat16 = input.device->compute_major >= kFirstWithTf32;
@@ -155,16 +154,13 @@ bool name_half(Finding& finding, const RuleInput& input, const Products& product
       StreamChange{StreamEdit::kFasterKernels, is_torch ? "torch.autocast" : "operand type", type};
   const std::string autocast = fmt::format("torch.autocast(\"cuda\", dtype=torch.{})", type);
   if (!is_torch)
-    finding.fix.summary = fmt::format("operands of products in {}, accumulated in FP32", type);
-  else if (has_bfloat16)
-    finding.fix.summary = autocast + " around forward and loss; check that the loss still falls alike";
+    finding.fix.summary = fmt::format("Run matmuls in {} with FP32 accumulation", type);
   else
-    finding.fix.summary = autocast +
-                          " around forward and loss, with torch.amp.GradScaler(\"cuda\") for the "
-                          "gradients; check that the loss still falls alike";
+    finding.fix.summary =
+        fmt::format("Wrap forward and loss in {}{}, and check that the loss still converges", autocast,
+                    has_bfloat16 ? "" : " with torch.amp.GradScaler(\"cuda\")");
   if (is_torch) finding.fix.snippet = "with " + autocast + ": loss = criterion(model(x), y)";
-  if (cores)
-    finding.evidence.push_back({"published rate of the tensor cores in " + type, cores->half, "times FP32"});
+  if (cores) finding.evidence.push_back({"published tensor core rate in " + type, cores->half, "x FP32"});
   return true;
 }
 
@@ -172,21 +168,22 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.streams || !input.device || input.device->compute_major < kFirstWithTensorCores)
     return std::nullopt;
   if (input.rank.share(Category::Compute) < kLeastBusy) return std::nullopt;
-  const Products products = products_of(input);
-  const double share = products.share(input);
+  const Matmuls matmuls = matmuls_of(input);
+  const double share = matmuls.share(input);
   if (share < kLeastShare) return std::nullopt;
 
   Finding finding = make_finding(kMixedPrecision, input, 0);
-  finding.evidence = {{"products in FP32 without tensor cores", 100 * share, "% of the step"},
-                      {"of them by " + products.longest, 100 * products.longest_ns / products.fp32_ns, "%"},
-                      {"products on tensor cores", 100 * products.on_tensor_cores_ns / products.kernels_ns,
-                       "% of the kernel time"}};
+  finding.evidence = {
+      {"FP32 matmuls without tensor cores", 100 * share, "% of the step"},
+      {"GPU compute", 100 * input.rank.share(Category::Compute), "% of the step"},
+      {"largest kernel, " + matmuls.longest, 100 * matmuls.longest_ns / matmuls.fp32_ns,
+       "% of the FP32 matmul time"},
+      {"matmuls on tensor cores", 100 * matmuls.tensor_core_ns / matmuls.kernels_ns, "% of the kernel time"}};
   const auto cores = tensor_cores(*input.device);
-  if (!name_tf32(finding, input, products, cores) && !name_half(finding, input, products, cores))
+  if (!name_tf32(finding, input, matmuls, cores) && !name_half(finding, input, matmuls, cores))
     return std::nullopt;
   finding.title =
-      fmt::format("The device multiplies matrices in FP32, {:.0f} % of the step, and has tensor cores for it",
-                  100 * share);
+      fmt::format("FP32 matmuls: {:.0f}% of each step runs without the GPU's tensor cores", 100 * share);
   finding.lost_share = 1 - 1 / *finding.ceiling_speedup;
   if (finding.prediction) finding.ceiling_speedup.reset();
   finding.severity = make_finding(kMixedPrecision, input, finding.lost_share).severity;
@@ -197,18 +194,19 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kMixedPrecision{
     "mixed-precision",
-    "Matrix products and convolutions run in FP32 without tensor cores, which the device has.",
-    "Kernels whose names are those of cuBLAS, cuDNN and CUTLASS for FP32 arithmetic (`sgemm`, `scudnn`, "
-    "`gemm_f32f32_f32f32`) take a relevant share of a step in which the device is busy, on compute "
-    "capability 7.0 or later; products in TF32, bfloat16 and float16 have other names. Where the host or "
-    "other work limits the step, the replay with faster products is no faster. What TF32 leaves of a product "
-    "is between the published rate of the tensor cores and what memory allows blocks that fetch all their "
-    "operands (tiles as in the kernel's name; without one it may gain nothing); how near real kernels come "
-    "to either has been measured on no device yet.",
+    "Matmuls and convolutions run in FP32 without tensor cores, although the GPU has them.",
+    "The GPU is busy, and kernels with FP32 names of cuBLAS, cuDNN or CUTLASS (`sgemm`, `scudnn`, "
+    "`gemm_f32f32_f32f32`) take a relevant share of the step on compute capability 7.0 or later. Matmuls in "
+    "TF32, bfloat16 and float16 have other names. Where the host or other work limits the step, the "
+    "simulated replay with faster matmuls is no faster. A TF32 matmul takes a time between the published "
+    "rate of the tensor cores and the memory bandwidth limit of thread blocks that load all their inputs "
+    "(tile size from the kernel's name; without one it may gain nothing). How close real kernels come to "
+    "either has not been measured yet.",
     "`torch.set_float32_matmul_precision(\"high\")` (TF32) or `torch.autocast` in bfloat16 on compute "
-    "capability 8.0 and later, `torch.autocast` in float16 with `GradScaler` on 7.x. It changes results: "
-    "check that the loss still falls alike. The prediction is that of TF32, which changes products alone; "
-    "half precision moves fewer bytes as well and adds conversions: it has a ceiling.",
+    "capability 8.0 and later, `torch.autocast` in float16 with `GradScaler` on 7.x. Convolutions use TF32 "
+    "unless `torch.backends.cudnn.allow_tf32` is off. This changes results: check that the loss still "
+    "converges. The prediction is for TF32, which changes matmuls only. Half precision also moves fewer "
+    "bytes and adds conversions, so only an upper bound is given.",
     kThresholds,
     evaluate};
 

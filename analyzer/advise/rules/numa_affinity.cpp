@@ -20,11 +20,11 @@ constexpr double kLeastCopies = 0.05;
 constexpr size_t kLeastSamples = 4;
 
 constexpr Threshold kThresholds[] = {
-    {"samples with the training thread on another node than its GPU", kLeastFar, "of the samples",
-     "a thread that is not bound wanders: below half it is mostly near"},
-    {"samples", double(kLeastSamples), "in the run", "fewer are chance"},
-    {"copies and launches that the device waits for", kLeastCopies, "of the step",
-     "what the distance can make slower; XProf's lower band"},
+    {"machine samples with the training thread on another NUMA node than its GPU", kLeastFar,
+     "of the samples", "an unbound thread moves between nodes: below half it is mostly on the GPU's node"},
+    {"machine samples", double(kLeastSamples), "in the run", "fewer may be chance"},
+    {"copies and launches that the GPU waits for", kLeastCopies, "of the step",
+     "only these get slower with distance; XProf's lower band"},
 };
 
 uint32_t take_number(std::string_view& text) {
@@ -34,8 +34,8 @@ uint32_t take_number(std::string_view& text) {
   return error == std::errc() ? value : model::kNone;
 }
 
-// "0-15,32-47" holds 40.
-bool list_holds(std::string_view list, uint32_t cpu) {
+// "0-15,32-47" contains 40.
+bool list_contains(std::string_view list, uint32_t cpu) {
   while (!list.empty()) {
     const uint32_t first = take_number(list);
     uint32_t last = first;
@@ -51,13 +51,13 @@ bool list_holds(std::string_view list, uint32_t cpu) {
   return false;
 }
 
-// The node of a CPU by the fact "numa_cpus": "0:0-15,32-47;1:16-31,48-63". -1: not said.
+// The NUMA node of a CPU by the fact "numa_cpus": "0:0-15,32-47;1:16-31,48-63". -1: not known.
 int node_of(std::string_view nodes, uint32_t cpu) {
   while (!nodes.empty()) {
     const std::string_view entry = nodes.substr(0, nodes.find(';'));
     std::string_view list = entry;
     const uint32_t node = take_number(list);
-    if (node != model::kNone && !list.empty() && list.front() == ':' && list_holds(list.substr(1), cpu))
+    if (node != model::kNone && !list.empty() && list.front() == ':' && list_contains(list.substr(1), cpu))
       return int(node);
     nodes.remove_prefix(std::min(nodes.size(), entry.size() + 1));
   }
@@ -87,28 +87,31 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     return std::nullopt;
 
   Finding finding = make_finding(kNumaAffinity, input, copies);
-  finding.title = fmt::format("The training thread runs on another NUMA node than its GPU (node {})", near);
-  finding.evidence = {{"samples on another node", 100 * double(far) / double(known), "% of the samples"},
-                      {"copies and launches that the device waits for", 100 * copies, "% of the step"},
-                      {"node of the GPU", double(near), "number"}};
+  finding.title = fmt::format(
+      "NUMA: the training thread runs on another node than its GPU, copies and launches take {:.0f}% of each "
+      "step",
+      100 * copies);
+  finding.evidence = {
+      {"training thread on another node", 100 * double(far) / double(known), "% of the machine samples"},
+      {"copies and launches that the GPU waits for", 100 * copies, "% of the step"},
+      {"NUMA node", double(near), "of the GPU"}};
   finding.fix.change = NamedChange{"NUMA node", std::to_string(near)};
   finding.fix.summary = fmt::format(
-      "numactl --cpunodebind={} --membind={} python ... (for each rank its GPU's node)", near, near);
+      "Bind each rank to its GPU's node: numactl --cpunodebind={} --membind={} python ...", near, near);
   finding.ceiling_speedup = 1 / (1 - std::min(copies, 0.95));
   return finding;
 }
 
 }  // namespace
 
-const Rule kNumaAffinity{"numa-affinity",
-                         "The training thread, and with it the host buffers that it touches first, are on "
-                         "another NUMA node than the "
-                         "GPU: copies and launches cross the link between the sockets.",
-                         "The node of the CPU that the training thread was sampled on against the GPU's "
-                         "node, and copies or launches "
-                         "that the device waits for.",
-                         "Bind each rank to its GPU's node with `numactl`, or by the launcher.",
-                         kThresholds,
-                         evaluate};
+const Rule kNumaAffinity{
+    "numa-affinity",
+    "The training thread, and with it the host buffers that it touches first, is on another NUMA node than "
+    "the GPU: copies and launches cross the link between the sockets.",
+    "Machine samples of the CPU that the training thread runs on against the GPU's NUMA node, and copies or "
+    "launches that the GPU waits for.",
+    "Bind each rank to its GPU's node with `numactl` or in the launcher.",
+    kThresholds,
+    evaluate};
 
 }  // namespace gpuwatch::advise

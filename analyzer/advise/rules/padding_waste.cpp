@@ -22,11 +22,12 @@ constexpr double kBeyondLongest = 0.98;
 
 constexpr Threshold kThresholds[] = {
     {"padding", kLeastPadding, "of the elements of a batch",
-     "lengths that differ by a fifth either way leave less, and sorting costs randomness"},
-    {"batches with known sizes", double(kLeastBatches), "batches", "fewer may be an odd part of the data"},
-    {"computing and copying of padding", kLeastLost, "of the step", "XProf's lower band, as elsewhere"},
+     "lengths that vary by a fifth either way leave less, and sorting costs randomness"},
+    {"batches with known sizes", double(kLeastBatches), "batches",
+     "fewer may be an unusual part of the data"},
+    {"compute and copies of padding", kLeastLost, "of the step", "XProf's lower band"},
     {"longest samples of the batches", kBeyondLongest, "of a length that all batches have",
-     "below it batches are padded to a fixed length, not to their own longest sample"},
+     "below it batches are padded to a fixed length, not to their longest sample"},
 };
 
 double padding(const Shapes& shapes) {
@@ -42,16 +43,15 @@ void name_fix(Finding& finding, const RuleInput& input) {
   if (is_fixed_length(shapes)) {
     finding.fix.change = NamedChange{"padding", "longest"};
     finding.fix.summary = fmt::format(
-        "pad to the longest sample of each batch instead of {:.0f} (that alone leaves {:.0f} % of the "
-        "elements), then batches of similar lengths",
+        "Pad each batch to its longest sample instead of {:.0f} elements (leaves {:.0f}% of the elements)",
         shapes.padded / shapes.samples, 100 * shapes.to_longest / shapes.padded);
     finding.fix.snippet = "torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)";
   } else {
     finding.fix.change = NamedChange{"batch_sampler", "by length"};
     finding.fix.summary =
-        "batches of samples of similar length (a batch sampler that sorts within a few hundred samples), or "
-        "several short samples packed into one";
-    finding.fix.snippet = "DataLoader(..., batch_sampler=...)  # transformers: group_by_length=True";
+        "Batch samples of similar length with a batch sampler, or pack several short samples into one";
+    finding.fix.snippet =
+        "DataLoader(..., batch_sampler=...)  # transformers 5: train_sampling_strategy=\"group_by_length\"";
   }
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
@@ -61,27 +61,25 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.facts || input.facts->shapes.batches < kLeastBatches) return std::nullopt;
   const Shapes& shapes = input.facts->shapes;
   const double wasted = padding(shapes);
-  const double works = input.rank.share(Category::Compute) + input.rank.share(Category::CopyH2D);
-  const double lost = wasted * works;
+  const double work = input.rank.share(Category::Compute) + input.rank.share(Category::CopyH2D);
+  const double lost = wasted * work;
   if (wasted < kLeastPadding || lost < kLeastLost) return std::nullopt;
   const double square = 1 - shapes.squares_least / shapes.squares_padded;
 
   Finding finding = make_finding(kPaddingWaste, input, lost);
-  finding.title = fmt::format(
-      "{:.0f} % of the batches is padding: {:.0f} elements a sample, padded to {:.0f} ({:.2f} times faster "
-      "without, if work is in proportion)",
-      100 * wasted, shapes.elements / shapes.samples, shapes.padded / shapes.samples,
-      1 / (1 - std::min(lost, 0.95)));
-  finding.evidence = {
-      {"padding", 100 * wasted, "% of the elements"},
-      {"elements of a sample", shapes.elements / shapes.samples, "mean"},
-      {"padded to", shapes.padded / shapes.samples, "elements, mean"},
-      {"longest sample of a batch", shapes.to_longest / shapes.samples, "elements, mean"},
-      {"computing and copying", 100 * works, "% of the step"},
-      {"saved without padding, if work is in proportion to the elements", 100 * lost, "% of the step"},
-      {"at most, if it is to their square (attention)", 100 * square * works, "% of the step"}};
+  finding.title =
+      fmt::format("Padding: {:.0f}% of each batch, samples of {:.0f} elements are padded to {:.0f}",
+                  100 * wasted, shapes.elements / shapes.samples, shapes.padded / shapes.samples);
+  finding.evidence = {{"padding", 100 * wasted, "% of the elements"},
+                      {"mean sample", shapes.elements / shapes.samples, "elements"},
+                      {"mean padded sample", shapes.padded / shapes.samples, "elements"},
+                      {"mean longest sample of a batch", shapes.to_longest / shapes.samples, "elements"},
+                      {"compute and exposed H2D copies", 100 * work, "% of the step"},
+                      {"saved without padding, if time grows with the elements", 100 * lost, "% of the step"},
+                      {"saved without padding, if time grows with their square (attention)",
+                       100 * square * work, "% of the step"}};
   name_fix(finding, input);
-  finding.ceiling_speedup = 1 / (1 - std::min(square * works, 0.95));
+  finding.ceiling_speedup = 1 / (1 - std::min(square * work, 0.95));
   return finding;
 }
 
@@ -89,16 +87,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kPaddingWaste{
     "padding-waste",
-    "Samples of different length are padded to one: the device computes on elements that mean nothing.",
-    "Sizes of the samples that the loader's `collate_fn` was given, against the size of the batch that it "
-    "made "
-    "of the same field; contents are not looked at. Samples that are merely long, or all of one size, have "
-    "no "
-    "padding. Where the dataset itself pads, samples come with one length, and their padding is not seen. "
-    "The "
-    "ceiling is for work that grows with the square of the length, as attention does.",
-    "Padding to the longest sample of the batch instead of a fixed length; batches of similar lengths; "
-    "packing.",
+    "Samples of different lengths are padded to one length, and the GPU computes on the padding.",
+    "The sizes of the samples that the loader's `collate_fn` received against the size of the batch that it "
+    "made of the same field. Contents are not looked at. Samples that are merely long, or all of one size, "
+    "have no padding. Where the dataset itself pads, all samples arrive with one length, and their padding "
+    "is not seen. The upper bound assumes that time grows with the square of the length, as in attention.",
+    "Pad to the longest sample of the batch instead of a fixed length, batch samples of similar length, or "
+    "pack several samples into one.",
     kThresholds,
     evaluate};
 

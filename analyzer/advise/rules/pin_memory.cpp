@@ -19,8 +19,8 @@ using attribute::Category;
 constexpr double kLeastShare = 0.02;
 
 constexpr Threshold kThresholds[] = {
-    {"exposed copies from pageable memory and their staging", kLeastShare, "of the step",
-     "half of the 5 % at which TraceLens lists copies: pinning is a one-word change"},
+    {"exposed copies from pageable memory, with their staging", kLeastShare, "of the step",
+     "half of the 5% at which TraceLens lists copies, because pinning is a one-word change"},
     kLeastGain,
 };
 
@@ -29,8 +29,10 @@ void name_fix(Finding& finding, const RuleInput& input, const CopyFacts& copies)
   std::string copy_at = call_location(input.run, input.process, copies.thread, copies.call);
   if (loader && loader->pin_memory != 1) {
     propose(finding, input, {LoaderOption::kPinMemory, true});
-    finding.fix.summary += ", and copy with .to(device, non_blocking=True)";
-    finding.fix.snippet += "; x = x.to(device, non_blocking=True)";
+    finding.fix.summary += " and copy with .to(device, non_blocking=True)";
+    // Before the comment that a framework's snippet may end with.
+    std::string& snippet = finding.fix.snippet;
+    snippet.insert(std::min(snippet.find("  #"), snippet.size()), "; x = x.to(device, non_blocking=True)");
     if (!copy_at.empty())
       finding.evidence.push_back({"copied at " + copy_at, double(copies.calls), "copies"});
     return;
@@ -39,10 +41,10 @@ void name_fix(Finding& finding, const RuleInput& input, const CopyFacts& copies)
   finding.fix.location = copy_at;
   if (loader) {
     finding.fix.summary =
-        "copy the tensors that the loader pinned, with non_blocking=True (these are others)";
+        "Copy the tensors that the loader pinned, with non_blocking=True, instead of these pageable ones";
     finding.fix.snippet = "x = x.pin_memory().to(device, non_blocking=True)";
   } else {
-    finding.fix.summary = "pinned source buffers (cudaMallocHost) and cudaMemcpyAsync";
+    finding.fix.summary = "Copy from pinned buffers (cudaMallocHost) with cudaMemcpyAsync";
     finding.fix.snippet =
         "cudaMallocHost(&buffer, size); cudaMemcpyAsync(device, buffer, size, cudaMemcpyHostToDevice, "
         "stream);";
@@ -62,21 +64,23 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   predict::make_asynchronous(changed, copies.filter(), bandwidth, input.device->operations,
                              enqueue_cost_ns(changed));
   double expected = input.now_ms * predict::replay(changed).step_ms / input.assumed_step_ms;
-  // Without a pinned copy in the recording nobody knows how much faster one is: a ceiling, not a prediction.
+  // Without a pinned copy in the recording their bandwidth is not known: an upper bound, no prediction.
   const bool is_measured = bandwidth > 0;
   if (is_measured && input.now_ms < expected * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kPinMemory, input, lost);
-  finding.title = "Batches are copied to the device from pageable memory: the host waits for each copy";
-  finding.evidence = {
-      share_evidence(input, Category::CopyStaging),
-      share_evidence(input, Category::CopyH2D),
-      {"copied from pageable memory a step", copies.bytes / double(input.rank.steps.size()) / 1e6, "MB"}};
+  const double mb_a_step = copies.bytes / double(input.rank.steps.size()) / 1e6;
+  finding.title =
+      fmt::format("Pageable H2D copies: {:.3g} MB a step block the host and cost {:.0f}% of each step",
+                  mb_a_step, 100 * lost);
+  finding.evidence = {share_evidence(input, Category::CopyStaging),
+                      share_evidence(input, Category::CopyH2D),
+                      {"copied from pageable memory", mb_a_step, "MB a step"}};
   name_fix(finding, input, copies);
   if (is_measured) finding.prediction = stream_prediction(input, changed);
   if (finding.prediction)
     finding.prediction->assumptions.push_back(
-        fmt::format("pinned copies run at {:.1f} GB/s, as recorded for others", bandwidth));
+        fmt::format("pinned copies run at {:.1f} GB/s, like the recorded pinned copies", bandwidth));
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
   return finding;
 }
@@ -85,14 +89,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kPinMemory{
     "pin-memory",
-    "Batches go to the device from pageable memory: the driver stages them, the stream drains and the host "
-    "is "
-    "blocked meanwhile.",
-    "Host-to-device copies with a pageable source whose staging or transfer is exposed (nothing else runs). "
-    "Copies "
-    "from pinned memory are `blocking-copy`, small ones to the host `sync-per-step`.",
-    "`pin_memory=True` at the loader and `non_blocking=True` at the copy; outside PyTorch pinned buffers and "
-    "`cudaMemcpyAsync`.",
+    "Batches are copied to the GPU from pageable memory: the driver stages them and blocks the host, and the "
+    "stream runs empty.",
+    "H2D copies with a pageable source whose staging or transfer is exposed (no kernel runs meanwhile). "
+    "Copies from pinned memory are `blocking-copy`, small D2H copies `sync-per-step`.",
+    "`pin_memory=True` in the loader and `non_blocking=True` in the copy. Outside PyTorch: pinned buffers "
+    "and `cudaMemcpyAsync`.",
     kThresholds,
     evaluate};
 

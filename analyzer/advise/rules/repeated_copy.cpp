@@ -22,16 +22,15 @@ constexpr size_t kLeastSteps = 20;
 constexpr double kLeastOthers = 0.5;
 
 constexpr Threshold kThresholds[] = {
-    {"copies from one address, of one size, on one stream", kLeastOfSteps, "of the steps",
-     "the first and the last recorded step may lack theirs"},
-    {"recorded steps", double(kLeastSteps), "steps",
-     "in fewer, buffers that take turns may repeat by chance"},
-    {"copies to the device from addresses that change", kLeastOthers, "a step",
-     "where the batch, too, comes from one address, a buffer that is filled anew looks like a constant"},
+    {"steps with a copy from the same address, of the same size, on the same stream", kLeastOfSteps,
+     "of the steps", "the first and the last recorded step may be incomplete"},
+    {"recorded steps", double(kLeastSteps), "steps", "in fewer, alternating buffers may repeat by chance"},
+    {"H2D copies from addresses that change", kLeastOthers, "a step",
+     "if the batch, too, comes from one address, a reused buffer looks like constant data"},
     kLeastGain,
 };
 
-// Where a copy comes from: the line, the source's address (mixed), bytes, stream.
+// Where a copy comes from: calling address, source address (hashed), bytes, stream.
 using Origin = std::tuple<uint64_t, uint16_t, uint64_t, uint32_t>;
 
 std::optional<Origin> origin(const RuleInput& input, const HostEvent& event) {
@@ -51,8 +50,8 @@ bool copies_to_device(const RuleInput& input, const HostEvent& event) {
 }
 
 struct Origins {
-  std::set<Origin> constant;  // that each step copies from
-  size_t other_copies = 0;    // from other places
+  std::set<Origin> constant;  // copied from in each step
+  size_t other_copies = 0;    // copies from all other origins
 };
 
 Origins find_origins(const RuleInput& input) {
@@ -80,26 +79,23 @@ Origins find_origins(const RuleInput& input) {
 }
 
 void describe(Finding& finding, const RuleInput& input, const CopyFacts& copies) {
-  const double per_step = double(copies.calls) / double(input.streams->steps);
+  const double steps = double(input.streams->steps), mb_a_step = copies.bytes / steps / 1e6;
   finding.title = fmt::format(
-      "The same {:.3g} MB seem to be copied to the device in each step: same address, size and stream",
-      copies.bytes / double(input.streams->steps) / 1e6);
-  finding.evidence = {{"copies from the same address, of the same size, on the same stream", per_step,
-                       fmt::format("a step, in each of {} steps", input.streams->steps)},
-                      {"copied by them", copies.bytes / double(input.streams->steps) / 1e6, "MB a step"},
-                      share_evidence(input, attribute::Category::CopyH2D)};
+      "Repeated H2D copy: {:.3g} MB from the same address in each step, perhaps unchanged data", mb_a_step);
+  finding.evidence = {{"copies of one size from one address", double(copies.calls) / steps, "a step"},
+                      {"copied by them", mb_a_step, "MB a step"},
+                      share_evidence(input, attribute::Category::CopyH2D),
+                      {"recorded", steps, "steps"}};
   finding.fix.change = StreamChange{StreamEdit::kDropCalls, "constant", "on the device"};
-  finding.fix.summary =
-      "if its contents do not change (they are not recorded): copy it once, before the loop, and keep it on "
-      "the device";
+  finding.fix.summary = "Copy it to the GPU once before the loop if its contents never change";
   if (input.process.facts.contains("torch"))
     finding.fix.snippet =
-        "constant = constant.to(device)  # before the loop; self.register_buffer(...) in a module";
+        "constant = constant.to(device)  # before the loop, or self.register_buffer(...) in a module";
   finding.fix.location = call_location(input.run, input.process, copies.thread, copies.call);
 }
 
 std::optional<Finding> evaluate(const RuleInput& given) {
-  // Other ways to speed the same copies up are alternatives: this one starts from the recorded step.
+  // An alternative to the other fixes of the same copies, so it starts from the recorded step.
   RuleInput input = given;
   assume_nothing(input);
   if (!input.streams || !input.device || input.streams->steps < kLeastSteps) return std::nullopt;
@@ -121,7 +117,7 @@ std::optional<Finding> evaluate(const RuleInput& given) {
   describe(finding, input, copies);
   finding.prediction = stream_prediction(input, changed);
   if (finding.prediction)
-    finding.prediction->assumptions.push_back("what is copied is the same each time");
+    finding.prediction->assumptions.push_back("the copied data is the same in each step");
   else
     finding.ceiling_speedup = gain;
   return finding;
@@ -131,14 +127,13 @@ std::optional<Finding> evaluate(const RuleInput& given) {
 
 const Rule kRepeatedCopy{
     "repeated-copy",
-    "Something that does not change is copied to the device in each step: a mask, a table, statistics for "
-    "normalising.",
-    "The same place in the program copies from the same address, the same size on the same stream, in every "
-    "step, while the batches come from addresses that change: loaders' and double buffers take turns. "
-    "Contents are not looked at: a single buffer that is filled anew beside such batches looks the same, so "
-    "the finding is one to check, never above minor. Copies that CUDA's runtime makes for a statically "
-    "linked library are seen without their address.",
-    "Copy it once, before the loop; in a PyTorch module `register_buffer`.",
+    "Data that does not change is copied to the GPU in each step: a mask, a table, normalization statistics.",
+    "The same line copies from the same address, the same size on the same stream, in every step, while "
+    "batches come from addresses that change (loaders and double buffers alternate). Contents are not looked "
+    "at: one buffer that is refilled in each step looks the same, so check this finding; its severity is "
+    "never above minor. Copies that the CUDA runtime makes for a statically linked library are recorded "
+    "without their address.",
+    "Copy it once, before the loop; in a PyTorch module use `register_buffer`.",
     kThresholds,
     evaluate};
 

@@ -17,7 +17,7 @@ constexpr double kGrowth = 4;
 
 constexpr Threshold kThresholds[] = {
     {"/dev/shm used", kLeastUsed, "of its size",
-     "a sample a second misses peaks; a batch too many ends a worker with SIGBUS"},
+     "one machine sample a second misses peaks, and one batch too many kills a worker with SIGBUS"},
 };
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -33,16 +33,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   Finding finding = make_finding(kShmLimit, input, 0);
   const double wanted_gib = std::max(1.0, std::ceil(kGrowth * size / (1 << 30)));
   finding.title = fmt::format(
-      "/dev/shm is nearly full ({:.0f} of {:.0f} MiB): the next larger batch ends a "
-      "loader worker with a bus error",
+      "Shared memory: {:.0f} of {:.0f} MiB of /dev/shm are used, a larger batch would kill a worker",
       used / (1 << 20), size / (1 << 20));
-  finding.evidence = {{"/dev/shm used at most", used / (1 << 20), "MiB"},
+  finding.evidence = {{"peak use of /dev/shm", used / (1 << 20), "MiB"},
                       {"size of /dev/shm", size / (1 << 20), "MiB"}};
   finding.fix.change = NamedChange{"shm-size", fmt::format("{:.0f}g", wanted_gib)};
-  finding.fix.summary = fmt::format(
-      "docker run --shm-size={:.0f}g (Kubernetes: an emptyDir with medium: Memory at /dev/shm), or a smaller "
-      "prefetch_factor",
-      wanted_gib);
+  finding.fix.summary =
+      fmt::format("Start the container with --shm-size={:.0f}g, or lower prefetch_factor", wanted_gib);
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
   return finding;
@@ -52,12 +49,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kShmLimit{
     "shm-limit",
-    "/dev/shm, through which loader workers hand over their batches, is nearly full. Docker's default is 64 "
-    "MiB.",
-    "The most that was used of /dev/shm while workers ran, against its size. No speed is promised: what it "
-    "prevents is a worker that dies.",
-    "`--shm-size`, fewer batches ahead, or sharing through files (`set_sharing_strategy`) that lie "
-    "elsewhere.",
+    "/dev/shm, through which DataLoader workers send their batches, is nearly full. Docker's default size is "
+    "64 MiB.",
+    "The peak use of /dev/shm while workers ran, against its size. The fix promises no speedup, it prevents "
+    "a worker from being killed with SIGBUS.",
+    "`docker run --shm-size`, in Kubernetes an emptyDir with `medium: Memory` at /dev/shm, a lower "
+    "`prefetch_factor`, or sharing through files elsewhere (`torch.multiprocessing.set_sharing_strategy`).",
     kThresholds,
     evaluate,
     true};

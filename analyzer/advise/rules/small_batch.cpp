@@ -22,19 +22,19 @@ constexpr double kWorthDoubling = 1.10;
 constexpr int kMostDoublings = 4;
 
 constexpr Threshold kThresholds[] = {
-    {"share of the step with a kernel running", kLeastBusy, "of the step",
-     "below it the device waits for something else first"},
-    {"multiprocessors that the running kernels can fill, weighted by time, none for the optimizer's",
-     kMostFill, "of all", "half a device: doubling the batch costs such a kernel nothing"},
-    {"samples a second gained by doubling", kWorthDoubling, "times",
-     "the last doubling that pays for its memory"},
-    {"doublings", kMostDoublings, "times", "further from what was recorded nothing is certain"},
+    {"time with a kernel running", kLeastBusy, "of the step",
+     "below it something other than the GPU is the bottleneck"},
+    {"SMs that the running kernels can fill, weighted by time, 0 for the optimizer's kernels", kMostFill,
+     "of all SMs", "half a GPU: doubling the batch does not make such a kernel slower"},
+    {"throughput gained by doubling the batch", kWorthDoubling, "times",
+     "a smaller gain does not pay for the memory"},
+    {"doublings", kMostDoublings, "times", "further from the recorded batch predictions are not reliable"},
 };
 
-// Of the kernels' time.
+// Shares of the kernel time.
 struct Use {
-  double filled = 1;     // of the device, by the grids of kernels whose work grows with the batch
-  double optimizer = 0;  // by the optimizer's kernels
+  double filled = 1;     // SMs filled by the grids of kernels whose work grows with the batch
+  double optimizer = 0;  // the optimizer's kernels
 };
 
 Use use_of_kernels(const RuleInput& input) {
@@ -50,8 +50,8 @@ Use use_of_kernels(const RuleInput& input) {
   return all_ns > 0 ? Use{filled_ns / all_ns, optimizer_ns / all_ns} : Use{};
 }
 
-// A tile of a product keeps the arithmetic units of its multiprocessor busy, a second one beside it adds
-// little: between one and two tiles' worth of work are done at a time.
+// One tile of a matmul keeps the arithmetic units of its SM busy, and a second one on the same SM adds
+// little: an SM does between one and two tiles' worth of work at a time.
 predict::StreamReplayInput with_batch(const RuleInput& input, double factor, double tiles_at_once) {
   predict::StreamReplayInput changed = *input.assumed_streams;
   predict::scale_batch(changed, factor, input.run, *input.device, [&](const model::Kernel& kernel) {
@@ -61,7 +61,7 @@ predict::StreamReplayInput with_batch(const RuleInput& input, double factor, dou
   return changed;
 }
 
-// Batches of today's size a millisecond.
+// Throughput in batches of the recorded size a millisecond.
 double batches_per_ms(const predict::StreamReplayInput& recording, double factor) {
   double ms = predict::replay(recording).step_ms;
   return ms > 0 ? factor / ms : 0;
@@ -75,7 +75,7 @@ std::optional<predict::Prediction> prediction_with_batch(const RuleInput& input,
   return step;
 }
 
-// With a loader the batch is a number to set; without one only its factor is known.
+// With a loader the new batch size is known, without one only the factor.
 void name_fix(Finding& finding, const RuleInput& input, double factor) {
   const model::Loader* loader = input.configured_loader();
   const double samples = input.rank.series.samples_per_step;
@@ -83,13 +83,13 @@ void name_fix(Finding& finding, const RuleInput& input, double factor) {
   const std::string value =
       batch > 0 ? fmt::format("{:.0f}", batch * factor) : fmt::format("x{:.0f}", factor);
   finding.fix.change = StreamChange{StreamEdit::kScaleBatch, "batch_size", value};
-  finding.fix.summary =
-      fmt::format("{}; changes optimisation: retune the learning rate",
-                  batch > 0 ? "batch_size=" + value : fmt::format("a batch {:.0f} times as large", factor));
+  finding.fix.summary = batch > 0
+                            ? fmt::format("Set batch_size={} and retune the learning rate", value)
+                            : fmt::format("Use a {:.0f}x larger batch and retune the learning rate", factor);
   if (loader) finding.fix.location = loader->location;
 }
 
-// By which factor the batch is worth growing.
+// The factor by which a larger batch pays off.
 double best_factor(const RuleInput& input) {
   double factor = 1, rate = 1 / input.assumed_step_ms;
   for (int i = 0; i < kMostDoublings; ++i) {
@@ -114,21 +114,26 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   Finding finding = make_finding(kSmallBatch, input, input.rank.share(Category::Compute) * (1 - use.filled));
   finding.title =
       use.optimizer > kMostFill
-          ? "The device is busy with the optimizer, whose work is the same for any batch: the batch is small"
-          : "The device is busy but barely filled: the batch is small for it";
-  finding.evidence = {{"device filled by kernels whose work grows with the batch", 100 * use.filled, "%"},
-                      {"the optimizer's kernels", 100 * use.optimizer, "% of the kernels' time"},
-                      {"multiprocessors", double(input.device->multiprocessors), ""}};
-  if (samples > 0) finding.evidence.push_back({"samples a step", samples, ""});
+          ? fmt::format(
+                "Small batch: the optimizer takes {:.0f}% of the kernel time, whatever the batch size",
+                100 * use.optimizer)
+          : fmt::format("Small batch: the GPU is busy, but its kernels fill only {:.0f}% of the SMs",
+                        100 * use.filled);
+  finding.evidence = {{"filled by kernels that grow with the batch", 100 * use.filled, "% of the SMs"},
+                      {"GPU compute", 100 * input.rank.share(Category::Compute), "% of the step"},
+                      {"optimizer kernels", 100 * use.optimizer, "% of the kernel time"},
+                      {"SMs", double(input.device->multiprocessors), "on the GPU"}};
+  if (samples > 0) finding.evidence.push_back({"samples", samples, "a step"});
   name_fix(finding, input, factor);
   finding.is_conditional = true;
   auto step = samples > 0 ? prediction_with_batch(input, factor) : std::nullopt;
   if (step) {
     finding.prediction = predict::as_samples_per_s(*step, samples, samples * factor);
-    finding.prediction->assumptions.push_back("the larger batch fits into the device's memory");
+    finding.prediction->assumptions.push_back("the larger batch fits into GPU memory");
     finding.prediction->assumptions.push_back(
-        "kernel time grows by whole waves of thread blocks, that of weight gradients with the batch; of "
-        "products one or two run on a multiprocessor");
+        "kernel time grows by whole waves of thread blocks, that of weight gradients in proportion to the "
+        "batch");
+    finding.prediction->assumptions.push_back("an SM runs one or two thread blocks of a matmul at a time");
   } else {
     finding.ceiling_speedup = batches_per_ms(with_batch(input, factor, 2), factor) * input.assumed_step_ms;
   }
@@ -139,13 +144,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kSmallBatch{
     "small-batch",
-    "The device is busy but barely filled: kernels with too few thread blocks, fixed costs in every step.",
-    "Kernels run for most of the step; their grids occupy less than half of the multiprocessors, or they "
-    "are the optimizer's, which does the same work for any batch. A device that is idle between short "
-    "kernels is `launch-bound`.",
-    "`batch_size=N`, doubled as long as the replay gains 10 % samples a second each time. It changes "
-    "optimisation: retune the learning rate. Gradient accumulation does not fill a device; it saves "
-    "optimizer steps.",
+    "The GPU is busy but barely filled: kernels with too few thread blocks, and fixed costs in every step.",
+    "Kernels run for most of the step, but their grids fill less than half of the SMs, or they are the "
+    "optimizer's, which take the same time for any batch size. A GPU that idles between short kernels is "
+    "`launch-bound`.",
+    "`batch_size=N`, doubled as long as the simulated replay gains 10% throughput each time. A larger batch "
+    "changes the optimization: retune the learning rate. Gradient accumulation does not fill the GPU, it "
+    "only saves optimizer steps.",
     kThresholds,
     evaluate};
 

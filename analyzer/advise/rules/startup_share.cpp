@@ -21,14 +21,14 @@ constexpr double kLeastSeconds = 60;
 constexpr double kLeastPart = 10;
 
 constexpr Threshold kThresholds[] = {
-    {"start-up", kLeastShare, "of the run", "less, and a longer training hides it"},
+    {"start-up", kLeastShare, "of the run", "below it a longer training hides it"},
     {"start-up", kLeastSeconds, "s",
      "importing a framework takes 3 to 10 s, on a busy machine 40; short trial runs are short on purpose"},
-    {"or one part of it that a setting can shorten", kLeastPart, "s, and that share of the run",
-     "imports are no part of it, so that it may be shorter; what takes less is not worth a cache"},
+    {"or one part of start-up that a setting can shorten", kLeastPart, "s, and that share of the run",
+     "this part contains no imports, so it may be shorter; below it a cache is not worth the effort"},
 };
 
-// Time of the training thread's outermost calls of some classes within a span.
+// Time of the training thread's outermost calls of these classes within a time span.
 double calls_s(const model::Thread& thread, model::TimeSpan span, std::initializer_list<OpClass> classes) {
   Ns covered = span.begin, sum = 0;
   for (const model::HostCall& call : thread.calls) {
@@ -60,18 +60,20 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
   const model::Thread& thread = process.threads[process.training_thread];
   const Part parts[] = {
-      {"reading files", "dataset scan", "scan the dataset once and keep the list (or read it lazily)",
+      {"reading files", "dataset scan", "Scan the dataset once and keep the file list, or read it lazily",
        calls_s(thread, startup, {OpClass::Read, OpClass::Open, OpClass::Stat})},
-      {"loading or compiling device code", "build for this GPU",
-       "a build for this GPU's architecture; keep the compilation caches (CUDA_CACHE_PATH, "
+      {"loading or compiling GPU code", "build for this GPU",
+       "Use a build for this GPU's architecture, and keep compile caches (CUDA_CACHE_PATH, "
        "TORCHINDUCTOR_CACHE_DIR)",
        calls_s(thread, startup, {OpClass::ModuleLoad, OpClass::Capture, OpClass::GraphBuild})},
-      {"setting up communication", "NCCL initialisation", "fewer process groups; TCPStore on a near host",
+      {"setting up communication", "NCCL initialisation",
+       "Create fewer process groups, and run the TCPStore on a nearby host",
        calls_s(thread, startup, {OpClass::CommLife, OpClass::Receive, OpClass::Send})},
-      {"starting loader workers", "start method",
-       "fork or forkserver instead of spawn; fewer imports in workers",
+      {"starting DataLoader workers", "start method",
+       "Start workers with fork or forkserver instead of spawn, and import less in them",
        calls_s(thread, startup, {OpClass::LoaderStart, OpClass::LoaderNext})},
-      {"sleeping or waiting for other processes", "waiting", "see what it waits for",
+      {"sleeping or waiting for other processes", "waiting",
+       "Find out what the process waits for at start-up",
        calls_s(thread, startup, {OpClass::Sleep, OpClass::ChildWait, OpClass::Poll, OpClass::Wait})}};
   const Part* largest = std::max_element(std::begin(parts), std::end(parts),
                                          [](const Part& a, const Part& b) { return a.seconds < b.seconds; });
@@ -80,20 +82,21 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!is_long && !has_long_part) return std::nullopt;
   const double share = seconds / run_s;
   Finding finding = make_finding(kStartupShare, input, share);
-  finding.title = fmt::format("Start-up takes {:.0f} of the run's {:.0f} s", seconds, run_s);
-  finding.evidence = {{"from the start to the first step", seconds, "s"}, {"run", run_s, "s"}};
+  const bool is_known = largest->seconds >= 0.25 * seconds;
+  finding.title = fmt::format("Start-up: {:.0f}% of the run passes before the first step", 100 * share);
+  if (is_known) finding.title += fmt::format(", {:.0f} s of it {}", largest->seconds, largest->what);
+  finding.evidence = {{"start-up to the first step", seconds, "s"}, {"whole run", run_s, "s"}};
   double known = 0;
   for (const Part& part : parts) {
     known += part.seconds;
     if (part.seconds >= 0.05 * seconds) finding.evidence.push_back({part.what, part.seconds, "s"});
   }
-  finding.evidence.push_back({"importing and own work", std::max(0.0, seconds - known), "s"});
-  const bool is_known = largest->seconds >= 0.25 * seconds;
+  finding.evidence.push_back({"imports and other work", std::max(0.0, seconds - known), "s"});
   finding.fix.change = NamedChange{is_known ? largest->setting : "start-up",
                                    is_known ? fmt::format("{:.1f} s", largest->seconds) : ""};
   finding.fix.summary =
       is_known ? largest->fix
-               : "look at what runs before the first step (python -X importtime); train longer a start";
+               : "Profile what runs before the first step (python -X importtime), or train longer per start";
   finding.ceiling_speedup = 1 / (1 - std::min(share, 0.99));
   return finding;
 }
@@ -102,11 +105,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kStartupShare{
     "startup-share",
-    "Start-up dominates a short job: imports, dataset scan, code compiled for the device, communication "
-    "set-up.",
-    "From the start of the process to its first step that is no warm-up, against the whole run; what the "
-    "training thread was recorded in meanwhile says which part.",
-    "A cache of the scan or of the compiled code, a build for the GPU's architecture, more work a start.",
+    "Start-up dominates a short job: imports, dataset scan, compiling GPU code, communication set-up.",
+    "The time from the start of the process to its first step after warm-up, against the whole run. The "
+    "recorded calls of the training thread in that time show which part takes longest.",
+    "A cache of the scan or of the compiled code, a build for the GPU's architecture, or a longer training "
+    "per start.",
     kThresholds,
     evaluate,
     true};

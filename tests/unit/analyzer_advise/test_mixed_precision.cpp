@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// FP32 products without tensor cores: told from kernel names, on devices that have them.
+// FP32 matmuls without tensor cores: recognized by kernel names, on devices that have tensor cores.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -18,20 +18,20 @@ constexpr const char* kSgemm = "ampere_sgemm_128x64_nn";
 const std::vector<Action> kBusyStep = {{.device_us = 800}, {.device_us = 200}};
 
 struct Wanted {
-  std::string product = kSgemm;  // name of each step's first kernel
+  std::string matmul = kSgemm;  // name of each step's first kernel
   int major = 8, minor = 0;
   std::string device = "NVIDIA A100-SXM4-80GB";
   std::vector<Action> step = kBusyStep;
 };
 
-Diagnosis diagnose_products(const Wanted& wanted, bool is_torch = true) {
+Diagnosis diagnose_matmuls(const Wanted& wanted, bool is_torch = true) {
   test::Job job = test::make_device_job(wanted.step, kSteps);
   model::Device& device = job.process().devices[0];
   device.compute_major = wanted.major;
   device.compute_minor = wanted.minor;
   device.name = wanted.device;
   for (size_t i = 0; i < job.run.kernels.size(); i += wanted.step.size())
-    job.run.kernels[i].name = wanted.product;
+    job.run.kernels[i].name = wanted.matmul;
   if (!is_torch) job.process().facts.clear();
   return diagnose(job.run, job.ranks);
 }
@@ -57,7 +57,7 @@ TEST(MatrixKernels, AreToldByTheVendorsNames) {
         "volta_fp16_s884gemm_fp16_128x128_ldg8_f2f_nn", "turing_fp16_s1688gemm_fp16_256x128_ldg8_f2f_tn",
         "volta_h884gemm_256x64_ldg8_nn", "nvjet_sm100_tst_128x256_64x6_2x1_2cta_v_bz_TNT"})
     EXPECT_EQ(matrix_arithmetic(name), MatrixArithmetic::kTensorCores) << name;
-  // Half precision whose sizes keep the tensor cores out, double precision, no product at all.
+  // Half precision whose sizes keep the tensor cores out, double precision, no matmul at all.
   for (const char* name :
        {"ampere_fp16_sgemm_fp16_128x128_nt", "cutlass_80_tensorop_d884gemm_64x64_16x3_nn_align1",
         "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>", ""})
@@ -66,7 +66,7 @@ TEST(MatrixKernels, AreToldByTheVendorsNames) {
 
 TEST(MatrixKernels, NameTheirTiles) {
   const auto tile = [](std::string_view name) {
-    const auto found = product_tile(name).value_or(Tile{});
+    const auto found = matmul_tile(name).value_or(Tile{});
     return std::pair(found.rows, found.columns);
   };
   EXPECT_EQ(tile("ampere_sgemm_128x64_nn"), std::pair(128, 64));
@@ -79,7 +79,7 @@ TEST(MatrixKernels, NameTheirTiles) {
     EXPECT_EQ(tile(name), std::pair(0, 0)) << name;
 }
 
-// By hand, for a device of 10 multiprocessors with 1000 FP32 operations a nanosecond each, 10 a byte.
+// Computed by hand, for a device of 10 SMs with 1000 FP32 operations a nanosecond each, 10 a byte.
 TEST(MatrixKernels, LeaveInTf32WhatRateAndMemoryDo) {
   model::Device device;
   device.multiprocessors = 10;
@@ -93,7 +93,7 @@ TEST(MatrixKernels, LeaveInTf32WhatRateAndMemoryDo) {
   EXPECT_DOUBLE_EQ(left("sgemm_100x100", 10, 20).at_best, 1.0 / 8);
   // An eleventh block is a second wave, each of half the time: half as deep.
   EXPECT_DOUBLE_EQ(left("sgemm_100x100", 11, 20).at_worst, 20 * (0.01 + 0.01 + 0.002));
-  // Flat ones are bound by memory in FP32 already; so may be what no name describes.
+  // Flat matmuls are memory-bound in FP32 already; kernels without a tile in their name may be.
   EXPECT_DOUBLE_EQ(left("sgemm_100x100", 10, 0.1).at_worst, 1);
   EXPECT_DOUBLE_EQ(left("sgemm_largek_lds64", 10, 20).at_worst, 1);
   // Nothing is faster than the published rate.
@@ -101,14 +101,14 @@ TEST(MatrixKernels, LeaveInTf32WhatRateAndMemoryDo) {
 }
 
 TEST(MixedPrecision, IsPredictedBetweenMemoryAndThePublishedRate) {
-  const Diagnosis diagnosis = diagnose_products({});
+  const Diagnosis diagnosis = diagnose_matmuls({});
   const Finding* finding = find(diagnosis);
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(diagnosis.findings.front().id, "mixed-precision");
   EXPECT_EQ(setting_name(finding->fix.change), "torch.set_float32_matmul_precision");
   EXPECT_FALSE(finding->ceiling_speedup);
   ASSERT_TRUE(finding->prediction);
-  // 200 us stay; products of 800 us are 8 times faster, or, in eight waves of blocks, take
+  // 200 us stay; matmuls of 800 us get 8x faster or, in eight waves of blocks, take
   // 2 * 12.6 * (1 / 128 + 1 / 64 + 1 / 1123) of it.
   const predict::Estimate& speedup = finding->prediction->speedup;
   constexpr double kRunToRun = 0.03;
@@ -118,7 +118,7 @@ TEST(MixedPrecision, IsPredictedBetweenMemoryAndThePublishedRate) {
 }
 
 TEST(MixedPrecision, HalfPrecisionHasACeiling) {
-  const Diagnosis diagnosis = diagnose_products({.major = 7, .minor = 0, .device = "Tesla V100-SXM2-16GB"});
+  const Diagnosis diagnosis = diagnose_matmuls({.major = 7, .minor = 0, .device = "Tesla V100-SXM2-16GB"});
   const Finding* finding = find(diagnosis);
   ASSERT_NE(finding, nullptr);
   EXPECT_FALSE(finding->prediction);
@@ -129,39 +129,39 @@ TEST(MixedPrecision, HalfPrecisionHasACeiling) {
 }
 
 TEST(MixedPrecision, NamesWhatTheDeviceHas) {
-  EXPECT_EQ(find(diagnose_products({.major = 6})), nullptr);
-  const Diagnosis t4 = diagnose_products({.major = 7, .minor = 5, .device = "Tesla T4"});
+  EXPECT_EQ(find(diagnose_matmuls({.major = 6})), nullptr);
+  const Diagnosis t4 = diagnose_matmuls({.major = 7, .minor = 5, .device = "Tesla T4"});
   ASSERT_NE(find(t4), nullptr);
   EXPECT_EQ(setting_value(find(t4)->fix.change), "float16");
   EXPECT_NE(find(t4)->fix.summary.find("GradScaler"), std::string::npos);
   // TF32 is no faster than FP32 there.
-  const Diagnosis geforce = diagnose_products({.major = 8, .minor = 9, .device = "NVIDIA GeForce RTX 4090"});
+  const Diagnosis geforce = diagnose_matmuls({.major = 8, .minor = 9, .device = "NVIDIA GeForce RTX 4090"});
   ASSERT_NE(find(geforce), nullptr);
   EXPECT_EQ(setting_value(find(geforce)->fix.change), "bfloat16");
   EXPECT_LT(*find(geforce)->ceiling_speedup, 1000 / 600.0 * 1.05);
 }
 
-TEST(MixedPrecision, ADeviceWithoutAPublishedRateHasTheProductsTimeAsItsCeiling) {
-  const Diagnosis diagnosis = diagnose_products({.major = 42, .device = "Of a later day"});
+TEST(MixedPrecision, ADeviceWithoutAPublishedRateHasTheMatmulTimeAsItsCeiling) {
+  const Diagnosis diagnosis = diagnose_matmuls({.major = 42, .device = "Of a later day"});
   ASSERT_NE(find(diagnosis), nullptr);
   EXPECT_GE(*find(diagnosis)->ceiling_speedup, 1000 / 200.0 * 0.99);
 }
 
 TEST(MixedPrecision, IsSilentAboutTensorCoresAndSmallShares) {
-  EXPECT_EQ(find(diagnose_products({.product = "cutlass_80_tensorop_s1688gemm_tf32_128x128_16x4_nn_align4"})),
+  EXPECT_EQ(find(diagnose_matmuls({.matmul = "cutlass_80_tensorop_s1688gemm_tf32_128x128_16x4_nn_align4"})),
             nullptr);
-  EXPECT_EQ(find(diagnose_products({.product = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_tn"})), nullptr);
-  EXPECT_EQ(find(diagnose_products({.step = {{.device_us = 40}, {.device_us = 960}}})), nullptr);
+  EXPECT_EQ(find(diagnose_matmuls({.matmul = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_tn"})), nullptr);
+  EXPECT_EQ(find(diagnose_matmuls({.step = {{.device_us = 40}, {.device_us = 960}}})), nullptr);
 }
 
 TEST(MixedPrecision, IsSilentWhereTheHostLimits) {
   // The device is busy for six tenths of each step, and would only be idle for longer.
-  EXPECT_EQ(find(diagnose_products({.step = {{.gap_us = 900, .device_us = 500}, {.device_us = 50}}})),
+  EXPECT_EQ(find(diagnose_matmuls({.step = {{.gap_us = 900, .device_us = 500}, {.device_us = 50}}})),
             nullptr);
 }
 
 TEST(MixedPrecision, SpeaksOfCublasOutsidePyTorch) {
-  const Diagnosis diagnosis = diagnose_products({}, false);
+  const Diagnosis diagnosis = diagnose_matmuls({}, false);
   ASSERT_NE(find(diagnosis), nullptr);
   EXPECT_EQ(setting_name(find(diagnosis)->fix.change), "cublasSetMathMode");
 }
