@@ -3,7 +3,7 @@
 """Writes the documentation that derives from tables in the source; --check says whether it is up to date.
 
   docs/configuration.md   libinject/runtime/config.def
-  docs/hooks.md           hooks/*/*.def
+  docs/hooks.md           hooks/*/*.def, libinject/trace/frameworks.def
   docs/findings.md        the rules in analyzer/advise/rules, asked of a built analyzer (--gpuwatch)
   docs/gpu-results/       README.md, from the results of scripts/gpu_acceptance.sh that lie there
 """
@@ -32,8 +32,10 @@ SOURCES = {
     "injection": ("Injection", "official injection protocols", r'GW_INJECTION\((?P<name>\w+), "(?P<op_class>[^"]+)"'),
     "nvtx": ("NVTX", "NVTX's own injection; ranges of 5 us and more", r'GW_NVTX_RANGE\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
     "tensorflow": ("TensorFlow", "symbol interposition", r'GW_TENSORFLOW\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
-    "python": ("Python", "wrapped in the interpreter", r'GW_(?:PYTHON|METHOD)\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
+    "python": ("Python", "wrapped in the interpreter", r'GW_(?:PYTHON|FRAMEWORK_METHOD)\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
 }
+# Tables that hold rows of a source but do not lie in its folder.
+MORE_TABLES = {"python": [ROOT / "libinject/trace/frameworks.def"]}
 
 
 def without_comments(text):
@@ -45,17 +47,17 @@ def configuration():
     rows = [f"| `{m['name']}` | `{m['default']}` | {m['what']} |" for m in SETTING.finditer(table.read_text())]
     return "\n".join(
         ["# Configuration", "", NOTE.format(table.relative_to(ROOT)),
-         "Environment variables, read once when the library is loaded. A value that is not understood is reported in one line",
-         "when recording starts, and the default is used.", "", "| variable | default | meaning |", "|---|---|---|", *rows, ""]
+         "Environment variables, read once when the library is loaded. A value that is not valid is reported in one line when",
+         "recording starts, and the default is used.", "", "| variable | default | meaning |", "|---|---|---|", *rows, ""]
     )
 
 
 def hooks():
-    parts = ["# What is hooked", "", NOTE.format("the tables in hooks/*/*.def"),
+    parts = ["# What is hooked", "", NOTE.format("the tables in hooks/*/*.def and libinject/trace/frameworks.def"),
              "Each row of a table is one function: its interposer, its export, its id in the trace and this page derive from it.", ""]
     for source, (title, how, pattern) in SOURCES.items():
         by_class = defaultdict(list)
-        for table in sorted((ROOT / "hooks" / source).glob("*.def")):
+        for table in [*sorted((ROOT / "hooks" / source).glob("*.def")), *MORE_TABLES.get(source, [])]:
             for row in re.finditer(pattern, without_comments(table.read_text())):
                 variants = row.groupdict().get("variants")
                 suffix = f" (+ `_{variants.lower()}`)" if variants and variants != "NONE" else ""

@@ -2,21 +2,22 @@
 // Interposers for the CUDA runtime, one per row of cudart.def. Each reads as: find the real function, note
 // the call, call, record. The correlation id that ties the call to device records is left in a thread local
 // by CUPTI's callback, which runs inside the real call on this thread.
+#include "hooks/cudart/cudart.h"
+
 #include <cuda_runtime_api.h>
 
 #include "cuda/cupti/correlation.h"
 #include "cuda/nvml/sampler.h"
+#include "hooks/core/evidence.h"
+#include "hooks/core/modules.h"
+#include "hooks/core/operations.h"
 #include "hooks/cupti/cupti.h"
-#include "hooks/evidence.h"
-#include "hooks/injection/injection.h"
-#include "hooks/modules.h"
-#include "hooks/operations.h"
-#include "hooks/python/stack.h"
-#include "hooks/source.h"
+#include "hooks/stacks/stall_stacks.h"
 #include "libinject/base/compiler.h"
 #include "libinject/context/sampler.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
+#include "libinject/runtime/own_library.h"
 #include "libinject/runtime/real_function.h"
 #include "libinject/trace/layout.h"
 
@@ -31,7 +32,6 @@ using Real = runtime::RealFunction<Function*>;
 constinit std::atomic<bool> g_seen{false};
 
 // --- what a row says about its call
-// --------------------------------------------------------------------------
 
 constexpr uint8_t kUnknownDirection = 255;
 
@@ -57,7 +57,7 @@ trace::CallDetail on(cudaStream_t stream, uint64_t bytes = 0) noexcept {
 trace::CallDetail on_event(cudaEvent_t event, cudaStream_t stream = nullptr) noexcept {
   return detail(reinterpret_cast<uintptr_t>(event), stream, kUnknownDirection);
 }
-// Never 0, which stands for "not known". One in 65536 of two addresses look alike, of twenty steps none.
+// Never 0, which means "not known". Two addresses collide once in 65536; those of twenty steps do not.
 uint16_t mixed(const void* address) noexcept {
   const auto mixed =
       static_cast<uint16_t>(reinterpret_cast<uintptr_t>(address) * UINT64_C(0x9e3779b97f4a7c15) >> 48);
@@ -81,19 +81,18 @@ const void* source(const cudaMemcpy3DParms* p) noexcept {
 }
 
 // --- the common path
-// -----------------------------------------------------------------------------------------
 
 // torch.profiler needs CUPTI for itself, and only hooked symbols tell when it comes.
 bool must_leave_cupti_alone() noexcept {
-  return !injection::is_preloaded() && !runtime::config().asks_for(runtime::Source::kCupti) &&
-         injection::is_loaded("libtorch");
+  return !runtime::is_preloaded() && !runtime::config().asks_for(runtime::Source::kCupti) &&
+         runtime::is_loaded("libtorch");
 }
 
 // First sight of CUDA in this process: CUPTI has to be there before the job's context is.
 GW_COLD void meet_cuda(const void* caller) noexcept {
   if (g_seen.exchange(true)) return;
-  record::put_source(
-      "cuda", injection::is_preloaded() ? "on" : "not preloaded; what CUPTI tells of calls is recorded");
+  record::put_source("cuda",
+                     runtime::is_preloaded() ? "on" : "not preloaded; what CUPTI tells of calls is recorded");
   write_modules();  // CUDA may have been loaded after recording began
   if (must_leave_cupti_alone()) {
     record::put_source(
@@ -103,7 +102,7 @@ GW_COLD void meet_cuda(const void* caller) noexcept {
   } else {
     hooks::cupti::on_cuda_evidence(caller);
   }
-  python::prepare_native_stacks();
+  stacks::prepare_native_stacks();
   if (runtime::config().is_on(runtime::Source::kSystem)) cuda::nvml::prepare();
 }
 
@@ -130,15 +129,14 @@ inline void finish(const record::Scope& scope, uint8_t flags, trace::CallDetail 
   record::leave(scope, flags, cuda::t_correlation, about.stream(), about);
 }
 
-// What can stop the calling thread for the device's sake.
+// Calls that can block the calling thread until the device is done.
 constexpr bool may_stall(trace::OpClass op_class) noexcept {
   using trace::OpClass;
   return op_class == OpClass::Sync || op_class == OpClass::Copy || op_class == OpClass::Alloc ||
          op_class == OpClass::Free;
 }
 
-// The thread is inside a hooked symbol: CUPTI's callback hands it the correlation id and does not record
-// itself.
+// The thread is inside a hooked symbol: CUPTI's callback leaves the correlation id here and records nothing.
 class InSymbolHook {
  public:
   InSymbolHook() noexcept {
@@ -152,7 +150,7 @@ template <Op op, class Describe, class Function, class... Args>
 inline cudaError_t intercept(Real<Function>& real, const void* own, const void* caller, Describe describe,
                              Args... args) noexcept {
   Function* function = real.get(caller, own);
-  // Nobody can call a runtime function without a runtime, except by looking the name up in the global scope.
+  // No CUDA runtime is loaded: the caller looked the name up in the global scope and found us.
   if (GW_UNLIKELY(!function)) return cudaErrorInitializationError;
   if (!is_watched(caller)) return function(args...);
   const record::Scope scope = record::enter(id(op));
@@ -161,8 +159,8 @@ inline cudaError_t intercept(Real<Function>& real, const void* own, const void* 
   const cudaError_t result = function(args...);
   finish(scope, result == cudaSuccess ? 0 : trace::kFailed, describe(), caller);
   if constexpr (may_stall(kOperations[id(op)].op_class)) {
-    python::note_native_training_thread();
-    python::maybe_record_stack(scope);
+    stacks::note_native_training_thread();
+    stacks::maybe_record_stack(scope);
   }
   if constexpr (kOperations[id(op)].op_class == trace::OpClass::Sync) context::maybe_sample(scope.begin);
   return result;
@@ -185,7 +183,6 @@ void on_recording() noexcept {
 }  // namespace gpuwatch::hooks::cudart
 
 // --- the interposers, from the table
-// ---------------------------------------------------------------------------
 
 using namespace gpuwatch;
 using namespace gpuwatch::hooks::cudart;

@@ -8,7 +8,7 @@
 
 #include "cuda/cupti/others.h"
 #include "cuda/cupti/session.h"
-#include "hooks/operations.h"
+#include "hooks/core/operations.h"
 #include "libinject/base/errno_guard.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each thread asked the system for by way of input: the sums over its hooked Read, Open, Stat and
-// Receive calls of any length, also those far below the threshold of a record. A wrapper around a longer call
-// (a batch's fetch) takes the difference of two moments. Calls inside another hooked call are part of that
-// one; our own calls count for nothing, and nothing is counted while nothing is recorded. What is not seen:
-// reads inside libc (fread of a C library), through memory maps, by other threads, io_uring. Thread safety:
-// each thread its own, so a signal handler's reads count as its thread's. Cost: about 1 ns a call.
+// The input of each thread: totals over its hooked Read, Open, Stat and Receive calls of any length, also of
+// those too short to be recorded. A wrapper around a longer call (the fetch of a batch) takes the difference
+// of two readings. A call inside another hooked call counts as part of the outer one; our own calls do not
+// count, and nothing counts while recording is off. Not seen: reads inside libc (fread), through memory
+// maps, by other threads, by io_uring. Thread safety: each thread has its own totals, so the reads of a
+// signal handler count for its thread. Cost: about 1 ns a call.
 #pragma once
 
 #include <cstdint>
 
-#include "hooks/operations.h"
+#include "hooks/core/operations.h"
 #include "libinject/base/compiler.h"
 
 namespace gpuwatch::hooks::libc {

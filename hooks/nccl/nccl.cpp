@@ -2,10 +2,11 @@
 // Interposers for NCCL, one per row of nccl.def: find the real function, note the call, call, record. Defined
 // under our own names and exported under NCCL's, so that nccl.h is not needed. Unseen here: an NCCL that was
 // linked statically into the framework (conda builds of PyTorch, XLA).
-#include "hooks/evidence.h"
+#include "hooks/nccl/nccl.h"
+
+#include "hooks/core/evidence.h"
+#include "hooks/core/operations.h"
 #include "hooks/nccl/nccl_api.h"
-#include "hooks/operations.h"
-#include "hooks/source.h"
 #include "libinject/base/compiler.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"

@@ -6,25 +6,26 @@
 // One tool a process: where NVTX_INJECTION64_PATH names another, it has NVTX and we see nothing. To have
 // both, GPUWATCH_NVTX_FORWARD names the other one: it is initialised first, and what it has put into a table
 // is called after we have looked, with its own handles and range ids.
+#include "hooks/nvtx/nvtx.h"
+
 #include <dlfcn.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 
-#include "hooks/evidence.h"
-#include "hooks/injection/injection.h"
+#include "hooks/core/evidence.h"
+#include "hooks/core/operations.h"
 #include "hooks/nvtx/names.h"
 #include "hooks/nvtx/nvtx_api.h"
 #include "hooks/nvtx/ranges.h"
-#include "hooks/operations.h"
-#include "hooks/source.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/errno_guard.h"
 #include "libinject/base/text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
+#include "libinject/runtime/own_library.h"
 #include "libinject/trace/layout.h"
 
 namespace gpuwatch::hooks::nvtx {
@@ -350,7 +351,7 @@ const char* file_name(const char* path) noexcept {
 // Where the variable is set, it names who has NVTX; null if that is us.
 const char* other_holder() noexcept {
   const char* set = std::getenv("NVTX_INJECTION64_PATH");
-  const char* own = injection::own_path();
+  const char* own = runtime::own_path();
   if (!set || !*set || !own || std::strcmp(file_name(set), file_name(own)) == 0) return nullptr;
   return file_name(set);
 }
@@ -403,6 +404,6 @@ extern "C" GW_EXPORT int gpuwatch_initialize_nvtx(nvtx::GetExportTable get_table
 // On the thread and in the middle of a module's first call into NVTX; 0 makes that module's calls do nothing.
 extern "C" GW_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_table) {
   const auto own = reinterpret_cast<const void*>(&gpuwatch_initialize_nvtx);
-  void* first = injection::of_preloaded_copy("gpuwatch_initialize_nvtx", own);
+  void* first = gpuwatch::runtime::find_in_preloaded_copy("gpuwatch_initialize_nvtx", own);
   return first ? reinterpret_cast<nvtx::Initialize>(first)(get_table) : gpuwatch_initialize_nvtx(get_table);
 }
