@@ -248,7 +248,7 @@ void lose(const char* reason, uint64_t count) noexcept {
 }
 
 void write_losses() noexcept {
-  if (const uint64_t torn = take_torn_records()) lose("record interrupted by a signal handler's", torn);
+  if (const uint64_t torn = take_torn_records()) lose("records interrupted by a signal handler", torn);
   for (auto& loss : g_losses) {
     const char* reason = loss.reason.load(std::memory_order_acquire);
     const uint64_t count = reason ? loss.count.exchange(0, std::memory_order_relaxed) : 0;
