@@ -32,7 +32,7 @@ SOURCES = {
     "injection": ("Injection", "official injection protocols", r'GW_INJECTION\((?P<name>\w+), "(?P<op_class>[^"]+)"'),
     "nvtx": ("NVTX", "NVTX's own injection; ranges of 5 us and more", r'GW_NVTX_RANGE\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
     "tensorflow": ("TensorFlow", "symbol interposition", r'GW_TENSORFLOW\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
-    "python": ("Python", "wrapped in the interpreter", r'GW_(?:PYTHON|FRAMEWORK_METHOD)\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
+    "python": ("Python", "wrappers in the interpreter", r'GW_(?:PYTHON|FRAMEWORK_METHOD)\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),
 }
 # Tables that hold rows of a source but do not lie in its folder.
 MORE_TABLES = {"python": [ROOT / "libinject/trace/frameworks.def"]}

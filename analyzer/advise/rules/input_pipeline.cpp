@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
-#include "analyzer/io/printable.h"
 
 namespace gpuwatch::advise {
 
@@ -22,10 +22,9 @@ struct Advice {
   std::string_view framework, has, lacks, setting, value, summary, snippet;
 };
 constexpr Advice kAdvice[] = {
-#define GW_PIPELINE(framework, has, lacks, setting, value, summary, snippet) \
+#define GW_FRAMEWORK_PIPELINE(framework, has, lacks, setting, value, summary, snippet) \
   {framework, has, lacks, setting, value, summary, snippet},
-#include "analyzer/advise/pipeline_words.def"
-#undef GW_PIPELINE
+#include "libinject/trace/frameworks.def"
 };
 
 bool holds(const model::Loader& loader, std::string_view words) {
@@ -49,7 +48,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (lost < kLeastInputShare || !advice) return std::nullopt;
 
   Finding finding = make_finding(kInputPipeline, input, lost);
-  finding.title = "Training waits for the input pipeline of " + io::printable(loader->framework);
+  finding.title = "Training waits for the input pipeline of " + framework_name(loader->framework);
   finding.evidence = {{"waiting for data", 100 * lost, "% of the step"},
                       {"CPUs", double(input.process.cpu_count), "cores"}};
   finding.fix.summary = advice->summary;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which framework a loader belongs to, in its user's eyes: the one that his own code calls, or whose class
-// the loader is. Names are those of frameworks.def.
+// The framework a loader belongs to, as its user sees it: the one that the user's own code calls, or the one
+// that the loader's class comes from. Ids are those of libinject/trace/frameworks.def.
 //
 // Thread safety: the GIL must be held; reads this thread's own frames. About 0.3 us a frame. Signal safety:
 // none.
@@ -10,7 +10,7 @@
 
 namespace gpuwatch::hooks::python {
 
-// The known framework whose frame stands nearest the user's, between his code and here; null if none does.
+// The framework of the outermost frame between the user's code and here; null if there is none.
 const char* framework_on_stack() noexcept;
 
 // The framework that the object's class comes from; null if it is torch's own, the user's, or unknown.

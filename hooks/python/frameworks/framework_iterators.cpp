@@ -19,7 +19,7 @@ constexpr size_t kKnown = 64;
 constinit FrameworkLoader g_known[kKnown];
 constinit size_t g_known_count = 0;
 
-// What a Keras model trains on; its iterators are made somewhere below fit().
+// The data that a Keras model trains on, for the iterators made below fit().
 constinit char g_keras_data[128] = "";
 
 FrameworkLoader* identify(trace::LoaderInfoFields fields, const PyObject* dataset) noexcept {
@@ -137,8 +137,7 @@ void forget_iterator(const PyObject* object) noexcept {
 }
 
 FrameworkIterator& start_iterator(const PyObject* object) noexcept {
-  FrameworkIterator* iterator =
-      find_iterator_over(object);  // the address may have belonged to one that is gone
+  FrameworkIterator* iterator = find_iterator_over(object);  // reused address
   if (!iterator) iterator = &g_iterators[g_newest = (g_newest + 1) % kIterators];
   iterator->object = object;
   iterator->resource.store(nullptr, std::memory_order_relaxed);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loaders that are not torch's, and the iterators over them that are alive. A loader is one for as long as
-// its settings and its dataset are the same. Iterators are told by address, and what kernels of TensorFlow on
-// other threads read of them is atomic.
+// Loaders that are not PyTorch's, and their live iterators. Two loaders with the same settings and the same
+// dataset count as one. Iterators are identified by address; the fields that kernels of TensorFlow read on
+// other threads are atomic.
 //
-// Thread safety: the GIL must be held, but for find_bound() and the atomics. Signal safety: none.
+// Thread safety: the GIL must be held, except for find_bound() and the atomics. Signal safety: none.
 #pragma once
 
 #include <atomic>
@@ -24,10 +24,10 @@ struct FrameworkLoader {
 // frameworks. `framework`: whose loader it is unless another framework stands above it on the stack.
 FrameworkLoader* describe_loader(const char* framework, PyObject* iterator, PyObject* dataset) noexcept;
 
-// That of waits whose iterator was made inside a graph.
+// The loader of waits whose iterator was made inside a graph.
 uint32_t loader_in_graph() noexcept;
 
-// What a Keras model trains on; its iterators are made somewhere below fit().
+// The data that a Keras model trains on. Its iterators are made below fit(), where the data is not visible.
 void note_keras_data(const char* words) noexcept;
 
 struct FrameworkIterator {
@@ -44,7 +44,7 @@ void forget_iterator(const PyObject* object) noexcept;
 FrameworkIterator& start_iterator(const PyObject* object) noexcept;
 FrameworkIterator* find_bound(const void* resource) noexcept;
 
-void unbind(const void* resource) noexcept;  // an address used again
+void unbind(const void* resource) noexcept;  // the address was reused
 
 // From 1; 0 is none.
 uint32_t number_of(const FrameworkIterator& iterator) noexcept;

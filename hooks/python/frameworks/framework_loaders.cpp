@@ -77,12 +77,14 @@ struct Next {
                              std::memory_order_relaxed);
     }
     PyObject* result = wait_in(kRows[kRow].op, *iterator, original, self);
-    if (!result) iterator->returned.store(0, std::memory_order_relaxed);  // StopIteration: the next pass
+    if (!result)
+      iterator->returned.store(
+          0, std::memory_order_relaxed);  // StopIteration: the next batch is the first of an epoch
     return result;
   }
 };
 
-// The constructor of an iterator, in which an epoch begins; null: of none that is recorded.
+// Calls the constructor of an iterator, in which an epoch begins. `self` null: not recorded.
 PyObject* construct_iterator(const Row& row, PyObject* self, PyObject* dataset, PyObject* original,
                              PyObject* args, PyObject* keywords) {
   if (!self || t_framework.iterator || !begin_recording("a framework's loader")) {
@@ -138,8 +140,8 @@ struct GraphCall {
   }
 };
 
-// The wait of a generator: it calls these methods of its own before and after. One that raised in between is
-// dropped.
+// The wait in a generator, which calls methods of its loader before and after it. If the wait raised, no
+// method is called after it, and its record is dropped.
 struct OpenWait {
   FrameworkIterator* iterator = nullptr;
   record::Scope scope;

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Loaders that are not PyTorch's: tf.data, Ray Data, DALI, and what Keras hands to them. One
-// GW_FRAMEWORK_METHOD of libinject/trace/frameworks.def for each wrapped method; its kind says what is
-// recorded:
-//   Made         __init__ of an iterator: an epoch begins (LoaderStart), with the loader's settings
-//   MadeOverDataset   the same of an iterator over a tf.data dataset, whose stages are described
-//   NextOfMade   returns a batch, of an iterator that was seen being made (LoaderNext)
-//   Next         the same, whoever made it
+// Loaders that are not PyTorch's: tf.data, Ray Data, DALI, and what Keras passes to them. Each wrapped method
+// is a GW_FRAMEWORK_METHOD of libinject/trace/frameworks.def; its kind says what is recorded:
+//   Made              __init__ of an iterator: an epoch begins (LoaderStart), with the loader's settings
+//   MadeOverDataset   the same for an iterator over a tf.data dataset, whose stages are described
+//   NextOfMade        returns a batch, of an iterator whose __init__ was seen (LoaderNext)
+//   Next              returns a batch, of any iterator
 //   WaitBegins, WaitEnds, EpochEnds   the three calls around the wait of a loader that is a generator
-//   GraphCall    the thread is blocked in a graph, whose kernels may wait for data (tf_graph_waits.h)
-//   KerasData    what a Keras model was given to train on
-// A wait inside another one (an iterator over an iterator) counts once, as the outer one's.
+//   GraphCall         the thread runs a graph, whose kernels may wait for data (tf_graph_waits.h)
+//   KerasData         the data that a Keras model is given to train on
+// A wait inside another one (an iterator over an iterator) is part of the outer one.
 //
-// Thread safety: the GIL must be held. Signal safety: none. Errors: what this version of a framework lacks is
-// left out.
+// Thread safety: the GIL must be held. Signal safety: none. Errors: a method that this version of a framework
+// does not have is left out.
 #pragma once
 
 #include "hooks/python/interpreter/api.h"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorFlow's and JAX's profilers. They look CUPTI's functions up by dlsym on a handle, where no interposed
-// symbol sees them; but a profile is begun and ended by a Python function, and around these two the CUPTI
-// session makes way. A profile that is asked for over the network (TensorBoard's "capture"), or begun in C++,
-// passes neither.
+// TensorFlow's and JAX's profilers. They look CUPTI's functions up by dlsym on a handle, so their calls do
+// not reach our interposed symbols; but a profile is started and stopped by Python functions, and around
+// these the CUPTI session releases CUPTI. Profiles requested over the network (TensorBoard's "capture") or
+// started from C++ are not seen.
 //
-// Thread safety: the GIL must be held. Signal safety: none. Errors: what this version lacks is left out.
+// Thread safety: the GIL must be held. Signal safety: none. Errors: a function that this version does not
+// have is left out.
 #pragma once
 
 #include "hooks/python/interpreter/api.h"

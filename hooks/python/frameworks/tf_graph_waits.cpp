@@ -38,13 +38,14 @@ void take_graph_waits() noexcept {
   const uint64_t noted = g_noted.load(std::memory_order_acquire);
   if (noted == g_taken || !record::is_recording()) return;
   if (noted - g_taken > kGraphWaits) {
-    record::lose("waits for data inside one call of a graph", noted - g_taken - kGraphWaits);
+    record::lose("waits for data beyond 4096 in one call of a TensorFlow graph",
+                 noted - g_taken - kGraphWaits);
     g_taken = noted - kGraphWaits;
   }
   uint32_t in_graph = 0;
   for (; g_taken < noted; ++g_taken) {
     GraphWait& wait = g_waits[g_taken % kGraphWaits];
-    if (wait.number.load(std::memory_order_acquire) != g_taken + 1) continue;  // overtaken
+    if (wait.number.load(std::memory_order_acquire) != g_taken + 1) continue;  // overwritten meanwhile
     if (!wait.loader && !in_graph) in_graph = loader_in_graph();
     put_wait(wait.loader ? wait.loader : in_graph, wait);
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waits for tf.data that Python does not see: inside a tf.function (Keras's fit() on TensorFlow, a loop over
-// a dataset in a graph) the iterator is asked by a kernel, on a thread of TensorFlow's pool, while the thread
-// that trains is blocked in the function's call. hooks/tensorflow times the kernel; what it saw on other
-// threads is kept here until that call returns, and is recorded then as what the calling thread waited for.
+// Waits for tf.data that Python does not see. Inside a tf.function (Keras's fit() on TensorFlow, a loop over
+// a dataset in a graph) a kernel calls the iterator on a thread of TensorFlow's pool, while the training
+// thread is blocked in the call of the function. hooks/tensorflow times the kernel; waits on other threads
+// are kept here until that call returns, and are then recorded as waits of the calling thread.
 //
-// Thread safety: any; taking needs the GIL. Signal safety: none. Waits beyond the 4096 that one call may
-// leave are lost, and counted.
+// Thread safety: any; take_graph_waits() needs the GIL. Signal safety: none. Of more than 4096 waits in one
+// call the oldest are dropped, and counted.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace gpuwatch::hooks::python {
 
-// What this thread is in.
+// What this thread is doing.
 struct FrameworkActivity {
   uint32_t waiting = 0;       // wrapped next() calls
   uint32_t graph_calls = 0;   // wrapped calls of graphs
@@ -32,7 +32,7 @@ bool is_waited_for(const void* resource) noexcept;
 // When the outermost call of a graph has returned, on its thread.
 void take_graph_waits() noexcept;
 
-// From the kernel; ticks. Kept until then.
+// From the kernel, times in ticks. Kept until take_graph_waits().
 void note_graph_wait(const void* resource, uint64_t begin, uint64_t end, bool is_exhausted) noexcept;
 
 }  // namespace gpuwatch::hooks::python

@@ -92,7 +92,7 @@ struct Api {
 };
 extern constinit Api g_api;
 
-// Fills g_api in. Null on success, else the name of the first function that this interpreter lacks. About 10
+// Fills g_api in. Null on success, else the name of the first function that this interpreter lacks. Takes 10
 // us.
 const char* load_api() noexcept;
 

@@ -10,13 +10,15 @@ namespace gpuwatch::hooks::python {
 
 namespace {
 
-constinit PyObject* g_finder = nullptr;  // a module object: the plainest thing that can carry a function
+constinit PyObject* g_finder =
+    nullptr;  // a module object: the simplest one that can have a function as its attribute
 
-// Stands on the loader instance as exec_module. `state` is (loader, original exec_module).
+// An attribute of the loader instance, which hides its class's exec_module. `state` is (loader, original
+// exec_module).
 PyObject* exec_module(PyObject* state, PyObject* module) {
   PyObject* loader = g_api.PyTuple_GetItem(state, 0);
   {
-    // A loader may be shared (zipimporter): gone before the module's own imports ask it again.
+    // Removed first: the loader may be shared (zipimporter), and the module's own imports use it again.
     const ErrorGuard guard;
     if (g_api.PyObject_SetAttrString(loader, "exec_module", nullptr) != 0) g_api.PyErr_Clear();
   }
@@ -43,7 +45,7 @@ void watch_execution(PyObject* spec) noexcept {
     g_api.PyErr_Clear();
 }
 
-// What the finders behind ours say: a spec, None, or null with an exception set.
+// The answer of the finders after ours: a spec, None, or null with an exception set.
 PyObject* ask_others(PyObject* args) noexcept {
   PyObject* path = g_api.PySys_GetObject("meta_path");
   if (!path) return Ref::of_borrowed(g_api.none).release();

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether the frames of this interpreter can be read the way hooks/stacks reads them, without the GIL and
-// from the memory of CPython's structures: a first walk must say what the interpreter itself says.
+// Whether the frames of this interpreter can be walked as hooks/stacks does it, without the GIL and from the
+// memory of CPython's structures: a first walk must find what the interpreter itself says.
 //
-// Thread safety: the GIL must be held. Signal safety: none. Errors: where the walk says something else, or
+// Thread safety: the GIL must be held. Signal safety: none. Errors: where the walk finds something else, or
 // reading is refused, the source "stacks" says so and no stack is recorded.
 #pragma once
 

@@ -23,7 +23,7 @@ namespace {
 
 constinit base::FutexLock g_load_lock;
 constinit std::atomic<bool> g_has_api{false};
-constinit std::atomic<bool> g_is_inside{false};  // set under the GIL
+constinit std::atomic<bool> g_is_installed{false};  // set under the GIL
 constinit std::atomic<bool> g_has_version{false};
 constinit std::atomic<const char*> g_state{"no PyTorch in this process"};
 
@@ -43,8 +43,8 @@ bool is_other_package(const char* name, size_t length) noexcept {
   return false;
 }
 
-// ".../tensorflow/__init__.py", ".../keras/__pycache__/__init__.cpython-311.pyc": what a package's import
-// opens first.
+// ".../tensorflow/__init__.py", ".../keras/__pycache__/__init__.cpython-311.pyc": the first file that the
+// import of a package opens.
 bool begins_other_package(const char* path, size_t length) noexcept {
   const auto slash_before = [path](const char* end) noexcept {
     return static_cast<const char*>(memrchr(path, '/', static_cast<size_t>(end - path)));
@@ -59,8 +59,8 @@ bool begins_other_package(const char* path, size_t length) noexcept {
   return before && is_other_package(before + 1, static_cast<size_t>(slash - before - 1));
 }
 
-// ".../torch/__pycache__/__init__.cpython-311.pyc", ".../torch/optim/optimizer.py". Whatever else lies below
-// a folder `torch` does no harm: the finder then waits for modules that never come.
+// ".../torch/__pycache__/__init__.cpython-311.pyc", ".../torch/optim/optimizer.py". Another package with a
+// folder `torch` does no harm: the finder then waits for modules that are never imported.
 bool is_framework_source(const char* path) noexcept {
   const size_t length = std::strlen(path);
   if (length < 9) return false;
@@ -75,7 +75,7 @@ void give_up(const char* state) noexcept {
   libc::set_open_listener(nullptr);
 }
 
-// False: not now (another interpreter may come), or never (give_up() was called).
+// False: not yet (another interpreter may be loaded), or never (give_up() was called).
 bool has_usable_interpreter() noexcept {
   if (!g_has_api.load(std::memory_order_acquire)) {
     const base::FutexGuard guard(g_load_lock, static_cast<uint32_t>(base::sys_getpid()));
@@ -91,31 +91,31 @@ bool has_usable_interpreter() noexcept {
 }
 
 // With the GIL held.
-void step_inside() noexcept {
-  if (g_is_inside || g_api.PyInterpreterState_Get() != g_api.PyInterpreterState_Main()) return;
+void install() noexcept {
+  if (g_is_installed || g_api.PyInterpreterState_Get() != g_api.PyInterpreterState_Main()) return;
   const record::Quiet quiet;
   const ErrorGuard guard;
-  g_is_inside = true;
+  g_is_installed = true;
   if (!install_finder()) return give_up("off: sys.meta_path is not usable");
   g_wrapped_modules->wrap_loaded();
   libc::set_open_listener(nullptr);
 }
 
-// importlib reads files through FileIO, which lets go of the GIL for the length of open(2). This thread takes
-// it back in the next instruction anyway; we take it a little earlier. Elsewhere PyGILState_Ensure() could
-// deadlock (a thread that holds a lock of some library), which is why it is called for this one path only,
-// and only where the thread is a Python thread already.
+// importlib reads files through FileIO, which releases the GIL during open(2) and takes it back right after.
+// Taking it here is the same, a little earlier. Elsewhere PyGILState_Ensure() could deadlock (the thread may
+// hold a lock of some library), so it is called for this path only, and only on a thread that is a Python
+// thread already.
 void enter_interpreter() noexcept {
   void* const thread = g_api.PyGILState_GetThisThreadState();
   if (!thread) return;
   if (!g_api.PyGILState_Check()) {
     const int before = g_api.PyGILState_Ensure();
-    step_inside();
+    install();
     g_api.PyGILState_Release(before);
   } else if (g_api.current_thread_state() == thread) {
-    step_inside();
+    install();
   }
-  // else: sub-interpreters exist, and then PyGILState_Check() says yes to everybody.
+  // else: there are sub-interpreters, and then PyGILState_Check() returns 1 on every thread.
 }
 
 void look_at(const char* path) noexcept {
@@ -142,7 +142,7 @@ void put_interpreter_facts() noexcept {
 }
 
 void put_source_state() noexcept {
-  if (g_is_inside) return put_interpreter_facts();
+  if (g_is_installed) return put_interpreter_facts();
   if (!runtime::is_preloaded())
     return record::put_source("python", "not preloaded; loaders and optimizers are not seen");
   record::put_source("python", g_state.load(std::memory_order_relaxed));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Small holders that keep reference counts and Python's error indicator right without exceptions, and reads
-// of attributes that never fail loudly. Thread safety: the GIL must be held. Signal safety: none. Errors: a
-// read that fails clears Python's error and answers with an empty Ref or the given default; it must therefore
-// run under an ErrorGuard where an exception may be pending.
+// Holders that keep reference counts and Python's error indicator right without exceptions, and reads of
+// attributes that do not raise. Thread safety: the GIL must be held. Signal safety: none. Errors: a failed
+// read clears Python's error and returns an empty Ref or the given default; where an exception may be
+// pending it needs an ErrorGuard around it.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the interpreter entry and the finder ask of the layers above: which modules are wrapped, and with
-// what. Filled in by hooks/python/python.cpp, which knows them all.
+// The modules to wrap, as the interpreter entry and the finder need them. python.cpp, which includes the
+// wrappers of all frameworks, fills this in.
 #pragma once
 
 #include "hooks/python/interpreter/api.h"
@@ -12,7 +12,7 @@ namespace gpuwatch::hooks::python {
 using StateText = base::Text<256>;
 
 struct WrappedModules {
-  bool (*is_wrapped)(const char* name) noexcept;  // a module of this name
+  bool (*is_wrapped)(const char* name) noexcept;  // whether a module of this name is
   // Right after the module was executed. Wrapping it twice changes nothing.
   void (*wrap)(const char* name, PyObject* module) noexcept;
   void (*wrap_loaded)() noexcept;  // those that were imported before us

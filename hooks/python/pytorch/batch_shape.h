@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sizes of the samples that a collate_fn is given, and of the batch that it makes of them: how much of the
-// batch is padding. Only numbers of elements are read, never contents, and only of plain objects (Tensor,
-// ndarray, list of numbers, in a tuple, list or dict): nothing that a program may have overridden is called.
+// Sizes of the samples that a collate_fn gets, and of the batch it returns: how much of the batch is
+// padding. Only numbers of elements are read, never contents, and only of plain objects (Tensor, ndarray,
+// list of numbers, in a tuple, list or dict): no method that a program may have overridden is called.
 //
-// Cost: 5 us, and some 170 ns for each of the first 256 samples. Thread safety: the GIL must be held. Signal
-// safety: none. Errors: what is not understood is left out; a pending exception is kept.
+// Cost: 5 us, and 170 ns for each of the first 256 samples. Thread safety: the GIL must be held. Signal
+// safety: none. Errors: objects of other types are left out; a pending exception is kept.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.serialization: a checkpoint being written, from the opening of its archive to the end of its close.
-// The archive's own classes are wrapped and torch.save is not: programs pickle it, and read its signature and
-// source.
+// torch.serialization: a checkpoint being written, from opening its archive to the end of its close. The
+// classes of the archive are wrapped and torch.save is not, because programs pickle it and read its
+// signature and source.
 #include "hooks/python/pytorch/checkpoint.h"
 
 #include "hooks/core/operations.h"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.utils.data._utils.fetch: one batch fetched, in a worker or inline in next(), and the part of it that
-// collated, with the sizes of what it is made of. Each worker process is told apart by the first fetcher made
-// in it.
+// torch.utils.data._utils.fetch: the fetch of one batch, in a worker or inline in next(), and the collate
+// within it, with the sizes of its samples. A worker process is recognized by its first fetcher.
 #include "hooks/python/pytorch/fetch.h"
 
 #include "hooks/core/evidence.h"
@@ -21,12 +20,12 @@ namespace gpuwatch::hooks::python {
 
 namespace {
 
-// This thread as a worker's loop: the only one of its process, or one of several in versions whose workers
+// The worker loop of this thread: the only one of its process, or one of several in versions whose workers
 // are threads.
 struct WorkerLoop {
   uint32_t epoch = 0;
   uint32_t loader = 0;   // 0 in spawned workers: the parent's WorkerInfo names the pid
-  uint32_t fetches = 0;  // in this pass
+  uint32_t fetches = 0;  // in this epoch
 };
 GW_TLS WorkerLoop t_worker;
 
@@ -37,16 +36,16 @@ long worker_index() noexcept {
   return info && !info.is_none() ? long_attribute(info.get(), "id", -1) : -1;
 }
 
-void note_worker_pass() noexcept {
+void note_worker_epoch() noexcept {
   const long index = worker_index();
   if (index < 0 || !begin_recording("a DataLoader worker")) return;
   put_versions();
   t_worker.fetches = 0;
   const uint32_t epoch = runtime::epoch();
-  if (t_worker.epoch == epoch) return;  // persistent: another pass
+  if (t_worker.epoch == epoch) return;  // persistent worker: another epoch
   t_worker.epoch = epoch;
   t_worker.loader = t_activity.constructing ? t_activity.constructing->loader_id() : 0;
-  t_activity = LoaderActivity{};  // the parent's, as the next
+  t_activity = LoaderActivity{};  // the parent's
   stacks::t_is_waiting_for_workers = false;
   record::mark(id(Op::python_worker_start), 0, t_worker.loader, static_cast<uint32_t>(index));
 }
@@ -60,8 +59,8 @@ uint32_t current_loader() noexcept {
   return t_worker.epoch == runtime::epoch() ? t_worker.loader : 0;
 }
 
-// Lengths are alike over a whole run: after the first batches of a thread one in seventeen tells enough,
-// which is prime, so that none of several loaders that take turns is left out.
+// Lengths of samples vary little over a run: after the first batches of a thread every 17th is enough. 17 is
+// prime, so that loaders that take turns are all seen.
 constexpr uint32_t kEachUntil = 64;
 constexpr uint32_t kOneIn = 17;
 GW_TLS uint32_t t_collated = 0;
@@ -83,7 +82,7 @@ void put_shape(const SampleSizes& sizes, PyObject* batch) noexcept {
   record::mark(id(Op::python_batch_shape), 0, current_loader(), sizes.samples(), shape);
 }
 
-// Stands in the fetcher for the user's collate_fn, which is `original`.
+// Replaces the user's collate_fn, which is `original`, in the fetcher.
 PyObject* collate(PyObject* original, PyObject* args, PyObject* keywords) {
   if (!record::is_recording()) return g_api.PyObject_Call(original, args, keywords);
   const SampleSizes sizes = sizes_of(args);
@@ -109,7 +108,7 @@ PyObject* construct(PyObject* original, PyObject* args, PyObject* keywords) {
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
   if (!result) return nullptr;
   const bool is_inline = t_activity.constructing && t_activity.epoch == runtime::epoch();
-  if (!is_inline) note_worker_pass();
+  if (!is_inline) note_worker_epoch();
   PyObject* self = argument(args, keywords, 0, "self");
   if (self && record::is_recording()) wrap_collate(self);
   return result;
@@ -123,7 +122,7 @@ PyObject* fetch(PyObject* original, PyObject* args, PyObject* keywords) {
   Iterator* const outer = t_activity.fetching_for;
   t_activity.fetching_for = t_activity.waiting_in;
   const record::Scope scope = record::enter(id(Op::python_fetch), loader);
-  const ThreadUsage usage;  // within the scope: what it counts is no more than what passed
+  const ThreadUsage usage;  // within the scope: it cannot count more time than the scope has
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
   const ThreadUsage::Amounts used = usage.since();
   record::leave(scope, failed_if_null(result), loader, ordinal, used.cpu, used.io);

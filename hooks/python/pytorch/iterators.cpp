@@ -14,8 +14,8 @@ constexpr uint32_t kIterators = 128;
 constinit Iterator g_iterators[kIterators];
 constinit uint32_t g_newest = 0;  // where a look-up begins: mostly the one iterator in use
 
-// Called by Python with the weak reference of an iterator that dies. The reference itself is let go of when
-// its place is used again: here the interpreter still has it in its hands.
+// Called by Python with the weak reference of a dying iterator. The reference itself is released when its
+// entry is reused: here the interpreter still uses it.
 PyObject* note_death(PyObject*, PyObject* reference) {
   for (Iterator& iterator : g_iterators) {
     if (iterator.death != reference) continue;

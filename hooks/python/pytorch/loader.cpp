@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.utils.data.dataloader: when a pass begins, when an index goes out and a batch comes in, and how long
-// the consumer waits in next(). The names are the same from torch 1.13 to 2.13.
+// torch.utils.data.dataloader: when an epoch begins, when an index is sent and a batch received, and how
+// long next() waits. The names are the same from torch 1.13 to 2.13.
 #include "hooks/python/pytorch/loader.h"
 
 #include "hooks/core/evidence.h"
@@ -55,7 +55,7 @@ PyObject* next(PyObject* original, PyObject* self) {
   record::leave(scope, failed_if_null(result), loader, index);
   context::maybe_sample(scope.begin);
   t_activity.waiting_in = outer;
-  // The dataset's code may have constructed iterators, and this one have given its place to another.
+  // The dataset's code may have constructed iterators that took this one's entry.
   if (!iterator || iterator->object != self) return result;
   iterator->is_exhausted = !result;
   if (result) ++iterator->returned;
@@ -74,14 +74,14 @@ void put_workers(PyObject* self, uint32_t loader) noexcept {
     fields.loader = loader;
     fields.worker = static_cast<uint32_t>(i);
     fields.pid = fields.thread = static_cast<uint32_t>(long_attribute(worker.get(), "pid", 0));
-    if (!fields.pid) continue;  // not a process: a thread's batches are told by their indices alone
+    if (!fields.pid) continue;  // a thread: its batches are identified by their indices alone
     record::put(fields);
     stacks::note_worker(self, fields.worker, fields.pid);
     context::watch_child(fields.pid);
   }
 }
 
-// *.__init__(self, loader) of an iterator: begins the first pass, and forks the workers.
+// *.__init__(self, loader) of an iterator: begins the first epoch, and forks the workers.
 PyObject* construct(PyObject* original, PyObject* args, PyObject* keywords) {
   PyObject* self = argument(args, keywords, 0, "self");
   PyObject* dataloader = argument(args, keywords, 1, "loader");
@@ -107,7 +107,8 @@ PyObject* construct(PyObject* original, PyObject* args, PyObject* keywords) {
   return result;
 }
 
-// _MultiProcessingDataLoaderIter._reset(self, loader, first_iter=False): another pass of persistent workers.
+// _MultiProcessingDataLoaderIter._reset(self, loader, first_iter=False): another epoch of persistent
+// workers.
 PyObject* reset(PyObject* original, PyObject* args, PyObject* keywords) {
   Iterator* iterator = find_iterator(argument(args, keywords, 0, "self"));
   const bool is_first = iterator && t_activity.constructing == iterator;
@@ -198,7 +199,7 @@ constinit Wrapper g_try_get_data = {
     "_MultiProcessingDataLoaderIter",
     {"_try_get_data", try_get_data, kCall, "_try_get_data($self, timeout=5.0)\n--\n\n"}};
 
-// torchdata's StatefulDataLoader: iterators of its own over PyTorch's base class, whose next() they share.
+// torchdata's StatefulDataLoader: its iterators inherit next() from PyTorch's base class.
 constexpr char kStatefulConstructDoc[] = "__init__($self, loader, next_iter_state=None)\n--\n\n";
 constexpr char kStatefulResetDoc[] = "_reset($self, loader, first_iter=False, prime_prefetch=True)\n--\n\n";
 constinit Wrapper g_stateful[] = {

@@ -46,7 +46,7 @@ T* map_array(size_t count) noexcept {
       base::sys_mmap(count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 }
 
-// The number of workers is checked again when a pass begins; that is some other line of the user's.
+// The number of workers is checked again when an epoch begins, which is another line of the user's.
 bool is_called_by_constructor() noexcept {
   const ErrorGuard guard;
   PyObject* frame = g_api.PyEval_GetFrame();
@@ -63,8 +63,8 @@ const Construction* construction_of(PyObject* loader) noexcept {
   return nullptr;
 }
 
-// Where the user set it up: Accelerate makes a loader of its own over the dataset of the one that it is
-// given.
+// The line where the user set it up: Accelerate constructs its own loader over the dataset of the loader
+// that it is given.
 Location site_of(const Construction* construction) noexcept {
   if (!construction) return users_location();
   for (size_t i = 0; construction->framework && i < kConstructions; ++i) {
@@ -81,7 +81,7 @@ const char* framework_of(PyObject* loader, const Construction* construction) noe
   return framework_of_class(loader);
 }
 
-// A framework may iterate through a stand-in, whose attribute is the loader that the user made.
+// A framework may iterate over a proxy, whose attribute is the loader that the user made.
 struct Proxy {
   const char* class_name;
   const char* loader;
@@ -111,7 +111,7 @@ int batch_size_of(PyObject* loader) noexcept {
   return batch_sampler ? static_cast<int>(long_attribute(batch_sampler.get(), "batch_size", -1)) : -1;
 }
 
-// The sampler that orders the samples; where the user gave a batch sampler of his own, that one.
+// The sampler that orders the samples; the batch sampler if the user wrote one.
 Ref sampler_of(PyObject* loader) noexcept {
   Ref batch_sampler = attribute(loader, "batch_sampler");
   if (batch_sampler && !batch_sampler.is_none() && !class_is_from(batch_sampler.get(), "torch.utils.data")) {
@@ -241,8 +241,8 @@ void set_dataset(Known& known, PyObject* dataset) noexcept {
   if (!known.dataset_life) g_api.PyErr_Clear();
 }
 
-// The loader of these settings that is in the middle of no pass: over this dataset, else over one that no
-// longer exists (made anew for each epoch). Null if there is none; then `fields` says which instance another
+// The loader with these settings that has no epoch under way: over this dataset, else over one that no
+// longer exists (constructed for each epoch). Null if there is none; then `fields` says which instance a new
 // one is.
 Known* find_idle(trace::LoaderInfoFields& fields, PyObject* dataset) noexcept {
   const size_t count = g_known_count < kKnown ? g_known_count : kKnown;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a DataLoader is set to, and which loader of the trace it is. A loader keeps its id over its passes;
-// one made anew each epoch on the same line and with the same settings is the same loader, if its dataset is
-// the same, or the one before is gone. Passes that overlap (zip(loader, loader)) number their batches
-// independently: each beside the first gets an entry of its own, told apart by `instance`. Reads attributes
-// only: no code of the user's dataset or sampler runs (a __len__ that prints would print once more),
-// therefore `batches` is known for torch's own datasets only.
+// The settings of a DataLoader, and which loader of the trace it is. A loader keeps its id over its epochs.
+// One that is constructed for each epoch on the same line with the same settings is the same loader if its
+// dataset is the same, or if the one before is gone. Epochs that overlap (zip(loader, loader)) number their
+// batches independently: each further one gets an entry with another `instance`. Only attributes are read:
+// no code of the user's dataset or sampler runs (a __len__ that prints would print once more), so `batches`
+// is known for torch's own datasets only.
 //
 // Thread safety: the GIL must be held. Signal safety: none.
 #pragma once
@@ -22,11 +22,11 @@ struct Loader {
   bool is_in_order = true;
 };
 
-// From DataLoader's constructor: the user's line is on the stack now and not later.
+// From DataLoader's constructor, where the user's line is on the stack.
 void remember_constructor(PyObject* loader) noexcept;
 
-// The loader's entry for another pass, written to the trace on first sight. Null where recording is off, or
-// 256 passes are under way at once. Lives forever, but may be reused for another loader after 256 more.
+// The loader's entry for another epoch, written to the trace on first sight. Null where recording is off, or
+// 256 epochs are under way. The entry is never freed, but may be reused for another loader after 256 more.
 Loader* identify(PyObject* loader) noexcept;
 
 }  // namespace gpuwatch::hooks::python

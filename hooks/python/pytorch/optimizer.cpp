@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // torch.optim.optimizer: a step, from the first global pre hook to the last global post hook (torch 2.0 and
-// newer). Wrapping a class's `step` is no way: learning rate schedulers take it apart
-// (`method.__func__.__get__`). Before 2.0 there are no global hooks, but each class's step is wrapped by
-// torch itself, in a Python function that finds the original in a variable of its closure: that one is
-// exchanged.
+// newer). A class's `step` cannot be wrapped, because learning rate schedulers use its internals
+// (`method.__func__.__get__`). Before 2.0 there are no global hooks, but torch itself wraps the step of each
+// class in a Python function that finds the original in a variable of its closure; that variable is
+// replaced.
 #include "hooks/python/pytorch/optimizer.h"
 
 #include <cstring>
@@ -37,8 +37,8 @@ uint32_t number_of(const PyObject* optimizer) noexcept {
   return 0;
 }
 
-// Steps that began on this thread: an optimizer may step another one. One that raised has no post hook; it is
-// found below a later one's end, or above its own next begin, and dropped.
+// Open steps of this thread: an optimizer may step another one. A step that raised has no post hook; it is
+// dropped when a later one ends or begins.
 struct OpenStep {
   const PyObject* optimizer = nullptr;
   record::Scope scope;
@@ -103,7 +103,7 @@ bool add_hook(PyObject* module, const char* add, MethodDef& hook) noexcept {
   return static_cast<bool>(handle);
 }
 
-// The registry that holds our hooks; a module reloaded or imported anew has another one.
+// The registry that holds our hooks; a module reloaded or imported a second time has another one.
 constinit const PyObject* g_registry = nullptr;
 
 // Before 2.0: stands for the original step, `original`, in the closure of torch's wrapper.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of a PyTorch can be seen, each by wrappers of its own: a version that lacks a class or method does not
-// show the part. Each wrap_*() of this folder answers with the parts that stay unseen.
+// The parts of PyTorch's data loading and training that are recorded, each by its own wrappers. A version of
+// PyTorch may lack the class or method of a part. Each wrap_*() of this folder returns the parts that it
+// could not wrap.
 #pragma once
 
 #include <cstdint>

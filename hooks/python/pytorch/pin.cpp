@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// torch.utils.data._utils.pin_memory: a batch copied into page-locked memory, in the loader's pin thread or,
-// without workers, inline in next(). The function calls itself for what a batch holds; only the outermost
-// call is recorded. Which batch it is, the pin thread alone knows, from what it took off the workers' queue:
-// it is given a stand-in for that queue, which passes everything on and reads the index of each item.
+// torch.utils.data._utils.pin_memory: a batch copied into pinned memory, in the loader's pin thread or,
+// without workers, inline in next(). The function calls itself for the parts of a batch; only the outermost
+// call is recorded. Only the pin thread knows which batch it is, from the item it took off the workers'
+// queue: it gets a proxy for that queue, which forwards everything and reads the index of each item.
 #include "hooks/python/pytorch/pin.h"
 
 #include "hooks/core/operations.h"
@@ -52,7 +52,7 @@ PyObject* pin_memory(PyObject*, PyObject* args, PyObject* keywords) {
   return result;
 }
 
-// get(timeout) of the stand-in; `original` is the queue's.
+// get(timeout) of the proxy; `original` is the queue's.
 PyObject* get(PyObject* original, PyObject* args, PyObject* keywords) {
   t_thread.has_batch = false;
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
@@ -70,14 +70,14 @@ PyObject* get_attribute(PyObject* queue, PyObject* name) {
 }
 constinit MethodDef g_get_attribute = {"__getattr__", get_attribute, kOneObject, nullptr};
 
-Ref stand_in_for(PyObject* queue) noexcept {
+Ref proxy_for(PyObject* queue) noexcept {
   const Ref original = attribute(queue, "get");
   const Ref get(original ? g_api.PyCFunction_NewEx(&g_get, original.get(), nullptr) : nullptr);
   const Ref others(g_api.PyCFunction_NewEx(&g_get_attribute, queue, nullptr));
-  Ref stand_in(g_api.PyModule_New("gpuwatch"));
-  if (get && others && stand_in && g_api.PyObject_SetAttrString(stand_in.get(), "get", get.get()) == 0 &&
-      g_api.PyObject_SetAttrString(stand_in.get(), "__getattr__", others.get()) == 0) {
-    return stand_in;
+  Ref proxy(g_api.PyModule_New("gpuwatch"));
+  if (get && others && proxy && g_api.PyObject_SetAttrString(proxy.get(), "get", get.get()) == 0 &&
+      g_api.PyObject_SetAttrString(proxy.get(), "__getattr__", others.get()) == 0) {
+    return proxy;
   }
   g_api.PyErr_Clear();
   return Ref();
@@ -105,10 +105,10 @@ Ref watched_arguments(PyObject* args) noexcept {
   PyObject* queue = g_api.PyTuple_GetItem(args, 0);
   const Iterator* iterator = find_iterator_with("_worker_result_queue", queue);
   if (!iterator || !iterator->loader_id()) return Ref();
-  Ref stand_in = stand_in_for(queue);
-  if (!stand_in) return Ref();
+  Ref proxy = proxy_for(queue);
+  if (!proxy) return Ref();
   t_thread.loader = iterator->loader_id();
-  return with_first(args, static_cast<Ref&&>(stand_in));
+  return with_first(args, static_cast<Ref&&>(proxy));
 }
 
 // _pin_memory_loop(in_queue, out_queue, device_id, done_event, device): all of a pin thread's life

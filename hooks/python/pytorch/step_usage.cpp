@@ -23,7 +23,7 @@ struct Counters {
   uint64_t disk_blocks = 0;  // of 512 bytes
   libc::IoTotals io;
   uint32_t major_faults = 0;
-  uint32_t epoch = 0;  // a forked child's thread begins anew
+  uint32_t epoch = 0;  // a forked child starts with no reading
 };
 GW_TLS Counters t_last;
 

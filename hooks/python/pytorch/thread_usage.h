@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a thread used while it fetched a batch: CPU time, time it was runnable but not running, page faults
-// that had to read, and the input that it asked for. The clocks and counters of the thread itself.
+// Resources that a thread used while it fetched a batch: CPU time, run-queue delay, major page faults,
+// input. All from the clocks and counters of the thread itself.
 //
-// Cost: two readings of the thread's CPU clock (0.2 us each), and some 5 us more for faults, blocks read from
-// storage, run delay and thread count, which take system calls and files in /proc. A fetch of a few
-// microseconds must not pay those: they are read only on threads whose last fetch took more than 1 ms, and
-// left 0 otherwise.
+// Overhead: two readings of the thread's CPU clock (0.2 us each), and 5 us more for faults, blocks read from
+// storage, run-queue delay and thread count, which take system calls and files in /proc. That is too much
+// for a fetch of a few microseconds: they are read only on threads whose last fetch took more than 1 ms, and
+// are 0 otherwise.
 //
-// Thread safety: any. Signal safety: no (the run delay's file).
+// Thread safety: any. Signal safety: none (the run-queue delay's file).
 #pragma once
 
 #include <cstdint>
