@@ -19,7 +19,9 @@ constexpr Threshold kThresholds[] = {
 };
 
 struct Advice {
-  std::string_view framework, has, lacks, setting, value, summary, snippet;
+  std::string_view framework, has, lacks;
+  const char *setting, *value;
+  std::string_view summary, snippet;
 };
 constexpr Advice kAdvice[] = {
 #define GW_FRAMEWORK_PIPELINE(framework, has, lacks, setting, value, summary, snippet) \
