@@ -4,6 +4,8 @@
 // by CUPTI's callback, which runs inside the real call on this thread.
 #include <cuda_runtime_api.h>
 
+#include <type_traits>
+
 #include "cuda/cupti/correlation.h"
 #include "cuda/nvml/sampler.h"
 #include "hooks/cupti/cupti.h"
@@ -53,9 +55,12 @@ LaunchOn launch(cudaStream_t stream) noexcept {
 trace::CallDetail on(cudaStream_t stream, uint64_t bytes = 0) noexcept {
   return detail(bytes, stream, kUnknownDirection);
 }
-// The event's handle stands in `bytes`: it joins a record with the waits for it.
-trace::CallDetail on_event(cudaEvent_t event, cudaStream_t stream = nullptr) noexcept {
-  return detail(reinterpret_cast<uintptr_t>(event), stream, kUnknownDirection);
+// The event joins its record with the waits for it.
+trace::EventDetail on_event(cudaEvent_t event, cudaStream_t stream = nullptr) noexcept {
+  return {reinterpret_cast<uintptr_t>(event), 0, low_bits(stream), 0};
+}
+trace::EventDetail on_device() noexcept {
+  return on_event(nullptr);
 }
 // Never 0, which stands for "not known". One in 65536 of two addresses look alike, of twenty steps none.
 uint16_t mixed(const void* address) noexcept {
@@ -124,17 +129,10 @@ inline bool is_watched(const void* caller) noexcept {
 inline void finish(const record::Scope& scope, uint8_t flags, const LaunchOn& where, const void*) noexcept {
   record::leave(scope, flags, cuda::t_correlation, where.stream);
 }
-inline void finish(const record::Scope& scope, uint8_t flags, trace::CallDetail about,
-                   const void* caller) noexcept {
+template <class Detail>
+inline void finish(const record::Scope& scope, uint8_t flags, Detail about, const void* caller) noexcept {
   about.mutate_caller(reinterpret_cast<uintptr_t>(caller));
   record::leave(scope, flags, cuda::t_correlation, about.stream(), about);
-}
-
-// What can stop the calling thread for the device's sake.
-constexpr bool may_stall(trace::OpClass op_class) noexcept {
-  using trace::OpClass;
-  return op_class == OpClass::Sync || op_class == OpClass::Copy || op_class == OpClass::Alloc ||
-         op_class == OpClass::Free;
 }
 
 // The thread is inside a hooked symbol: CUPTI's callback hands it the correlation id and does not record
@@ -151,6 +149,8 @@ class InSymbolHook {
 template <Op op, class Describe, class Function, class... Args>
 inline cudaError_t intercept(Real<Function>& real, const void* own, const void* caller, Describe describe,
                              Args... args) noexcept {
+  using About = decltype(describe());
+  static_assert(std::is_same_v<About, LaunchOn> ? trace::launches_kernels(class_of(op)) : carries<About>(op));
   Function* function = real.get(caller, own);
   // Nobody can call a runtime function without a runtime, except by looking the name up in the global scope.
   if (GW_UNLIKELY(!function)) return cudaErrorInitializationError;
@@ -160,11 +160,11 @@ inline cudaError_t intercept(Real<Function>& real, const void* own, const void* 
   const InSymbolHook in_hook;
   const cudaError_t result = function(args...);
   finish(scope, result == cudaSuccess ? 0 : trace::kFailed, describe(), caller);
-  if constexpr (may_stall(kOperations[id(op)].op_class)) {
+  if constexpr (trace::stalls_on_device(class_of(op))) {
     python::note_native_training_thread();
     python::maybe_record_stack(scope);
   }
-  if constexpr (kOperations[id(op)].op_class == trace::OpClass::Sync) context::maybe_sample(scope.begin);
+  if constexpr (class_of(op) == trace::OpClass::Sync) context::maybe_sample(scope.begin);
   return result;
 }
 

@@ -119,6 +119,7 @@ using namespace gpuwatch::hooks::libc;
       return find_and_call<decltype(function)>(Function::name, Outcome::outcome, GW_UNPACK args);    \
     }                                                                                                \
     if (GW_LIKELY(!is_watching())) return function args;                                             \
+    static_assert(carries<gpuwatch::trace::IoDetail>(Op::name));                                     \
     constexpr Input kInput = input_of(Op::name);                                                     \
     const Call call{Op::name, Outcome::outcome, kInput, static_cast<uint32_t>(subject), GW_CALLER};  \
     return timed(call, Slicing<Function::name>::in_place_of(function, call.caller), GW_UNPACK args); \

@@ -93,6 +93,7 @@ using gpuwatch::hooks::Op;
 #define GW_NCCL(name, params, args, op_class, about)                                                       \
   extern "C" GW_EXPORT Result gw_nccl_##name params __asm__(#name);                                        \
   extern "C" GW_EXPORT Result gw_nccl_##name params {                                                      \
+    static_assert(gpuwatch::hooks::carries<gpuwatch::trace::CallDetail>(Op::name));                        \
     static constinit gpuwatch::runtime::RealFunction<Result(*) params> real(#name, kSonames);              \
     return intercept(Op::name, real, reinterpret_cast<const void*>(&gw_nccl_##name), GW_CALLER,            \
                      [&](bool failed) noexcept { return failed ? group() : about; } GW_COMMA_UNPACK args); \

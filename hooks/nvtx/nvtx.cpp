@@ -96,6 +96,10 @@ Event plain(uint32_t name) noexcept {
   return event;
 }
 
+static_assert(carries<trace::RangeDetail>(Op::nvtx_thread_range) &&
+              carries<trace::RangeDetail>(Op::nvtx_process_range) &&
+              carries<trace::RangeDetail>(Op::nvtx_mark));
+
 void put(Op op, const OpenRange& range, uint64_t end, uint32_t thread) noexcept {
   const Event& event = range.event;
   if (!event.category && !event.payload_type && !thread)

@@ -77,6 +77,7 @@ void put_shape(const SampleSizes& sizes, PyObject* batch) noexcept {
     const record::Quiet quiet;
     if (!sizes.compare(batch, &shape)) return;
   }
+  static_assert(carries<trace::ShapeDetail>(Op::python_batch_shape));
   record::mark(id(Op::python_batch_shape), 0, current_loader(), sizes.samples(), shape);
 }
 
@@ -123,6 +124,7 @@ PyObject* fetch(PyObject* original, PyObject* args, PyObject* keywords) {
   const ThreadCost cost;  // within the scope: what it counts is no more than what passed
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
   const ThreadCost::Spent spent = cost.since();
+  static_assert(carries<trace::CpuDetail>(Op::python_fetch));
   record::leave(scope, failed_if_null(result), loader, ordinal, spent.cpu, spent.io);
   t_activity.fetching_for = outer;
   return result;

@@ -58,10 +58,12 @@ struct Scope {
 // `object` is shown with the open call (a loader id, for example).
 [[nodiscard]] Scope enter(uint16_t op, uint32_t object = 0) noexcept;
 
-// Ends the call and records it. flags: trace::kFailed, kNested, ...; detail slots are counted here.
+// Ends the call and records it. flags: trace::kFailed, ...; detail slots are counted here.
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b) noexcept;
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
            const trace::CallDetail& detail) noexcept;
+void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
+           const trace::EventDetail& detail) noexcept;
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
            const trace::CpuDetail& detail) noexcept;
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b, const trace::IoDetail& detail) noexcept;
