@@ -6,7 +6,7 @@
 //                   no allocation; may look symbols up
 //   on_recording()  once per trace file, when recording starts: writes what the source knows by then
 //
-// Neither may fail loudly: a source that cannot work says so with record::put_source(name, why).
+// Neither may fail loudly: a source that cannot work says so with record::put_source(name, status).
 #pragma once
 
 namespace gpuwatch::hooks {

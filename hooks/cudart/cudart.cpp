@@ -97,14 +97,17 @@ bool must_leave_cupti_alone() noexcept {
 // First sight of CUDA in this process: CUPTI has to be there before the job's context is.
 GW_COLD void meet_cuda(const void* caller) noexcept {
   if (g_seen.exchange(true)) return;
-  record::put_source(
-      "cuda", injection::is_preloaded() ? "on" : "not preloaded; what CUPTI tells of calls is recorded");
+  constexpr record::SourceStatus kNotPreloaded = {
+      trace::SourceState::NotPreloaded,
+      "not preloaded: CUDA calls are recorded as far as CUPTI reports them; start the job with LD_PRELOAD"};
+  constexpr record::SourceStatus kOn = {trace::SourceState::On};
+  record::put_source("cuda", injection::is_preloaded() ? kOn : kNotPreloaded);
   write_modules();  // CUDA may have been loaded after recording began
   if (must_leave_cupti_alone()) {
     record::put_source(
-        "cupti",
-        "off, because without LD_PRELOAD torch.profiler could not be noticed and would find it "
-        "taken; GPUWATCH_TRACE=cuda,cupti asks for it");
+        "cupti", {trace::SourceState::Off,
+                  "off, to leave CUPTI to torch.profiler, which cannot be noticed without LD_PRELOAD; start "
+                  "the job with LD_PRELOAD, or set GPUWATCH_TRACE=cuda,cupti"});
   } else {
     hooks::cupti::on_cuda_evidence(caller);
   }
@@ -179,7 +182,7 @@ void on_driver_start() noexcept {
 }
 
 void on_recording() noexcept {
-  if (!runtime::config().is_on(runtime::Source::kCuda)) record::put_source("cuda", "off by GPUWATCH_TRACE");
+  if (!runtime::config().is_on(runtime::Source::kCuda)) record::put_source("cuda", {trace::SourceState::Off});
 }
 
 }  // namespace gpuwatch::hooks::cudart

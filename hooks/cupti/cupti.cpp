@@ -70,7 +70,7 @@ constexpr uint32_t kExitLimitMs = 100;
 void on_cuda_evidence(const void*) noexcept {
   if (g_started.exchange(true)) return;
   if (!runtime::config().is_on(runtime::Source::kCupti)) {
-    record::put_source("cupti", "off by GPUWATCH_TRACE");
+    record::put_source("cupti", {trace::SourceState::Off});
     return;
   }
   const base::ErrnoGuard keep_errno;

@@ -98,9 +98,12 @@ void arm() noexcept {
 
 void on_recording() noexcept {
   g_threshold_ticks.store(base::ticks_of_ns(kThresholdNs), std::memory_order_relaxed);
-  record::put_source("io", !g_is_on                    ? "off by GPUWATCH_TRACE"
-                           : injection::is_preloaded() ? "on"
-                                                       : "not preloaded; waits and files are not seen");
+  using trace::SourceState;
+  constexpr record::SourceStatus kOff = {SourceState::Off}, kOn = {SourceState::On},
+                                 kNotPreloaded = {SourceState::NotPreloaded,
+                                                  "not preloaded: waits and file reads are not recorded; "
+                                                  "start the job with LD_PRELOAD"};
+  record::put_source("io", !g_is_on ? kOff : injection::is_preloaded() ? kOn : kNotPreloaded);
   if (g_is_on) context::put_mounts({});
 }
 

@@ -44,7 +44,7 @@ About group() noexcept {
 }
 
 GW_COLD void meet_nccl() noexcept {
-  if (!g_seen.exchange(true)) record::put_source("nccl", "on");
+  if (!g_seen.exchange(true)) record::put_source("nccl", {trace::SourceState::On});
 }
 
 inline bool is_watched() noexcept {
@@ -79,7 +79,7 @@ inline Result intercept(Op op, runtime::RealFunction<Function*>& real, const voi
 }  // namespace
 
 void on_recording() noexcept {
-  if (!runtime::config().is_on(runtime::Source::kNccl)) record::put_source("nccl", "off by GPUWATCH_TRACE");
+  if (!runtime::config().is_on(runtime::Source::kNccl)) record::put_source("nccl", {trace::SourceState::Off});
 }
 
 }  // namespace gpuwatch::hooks::nccl

@@ -23,7 +23,20 @@ namespace {
 constinit base::FutexLock g_load_lock;
 constinit std::atomic<bool> g_has_api{false};
 constinit std::atomic<bool> g_is_inside{false};  // set under the GIL
-constinit std::atomic<const char*> g_state{"no PyTorch in this process"};
+
+using trace::SourceState;
+constexpr record::SourceStatus kNoFramework = {SourceState::Absent, "no PyTorch in this process"};
+constexpr record::SourceStatus kOff = {SourceState::Off};
+constexpr record::SourceStatus kNotPreloaded = {
+    SourceState::NotPreloaded,
+    "not preloaded: DataLoaders and optimizers are not recorded; start the job with LD_PRELOAD"};
+constexpr record::SourceStatus kFreeThreaded = {
+    SourceState::Unavailable,
+    "free-threaded Python is not supported: DataLoaders and optimizers are not recorded"};
+constexpr record::SourceStatus kNoMetaPath = {
+    SourceState::Unavailable,
+    "the script replaced sys.meta_path: DataLoaders and optimizers are not recorded"};
+constinit std::atomic<const record::SourceStatus*> g_status{&kNoFramework};
 
 struct Folder {
   const char* name;
@@ -65,8 +78,8 @@ bool is_framework_source(const char* path) noexcept {
   return memmem(path, length, "/torch/", 7) != nullptr || begins_other_package(path, length);
 }
 
-void give_up(const char* state) noexcept {
-  g_state.store(state, std::memory_order_relaxed);
+void give_up(const record::SourceStatus& status) noexcept {
+  g_status.store(&status, std::memory_order_relaxed);
   g_is_listening.store(false, std::memory_order_relaxed);
 }
 
@@ -79,7 +92,7 @@ bool has_usable_interpreter() noexcept {
   }
   if (!g_api.Py_IsInitialized() || (g_api.is_finalizing && g_api.is_finalizing())) return false;
   if (std::strstr(g_api.Py_GetVersion(), "free-threading")) {
-    give_up("off: this Python is a free-threaded build");
+    give_up(kFreeThreaded);
     return false;
   }
   return true;
@@ -91,7 +104,7 @@ void step_inside() noexcept {
   const record::Quiet quiet;
   const ErrorGuard guard;
   g_is_inside = true;
-  if (!install_finder()) return give_up("off: sys.meta_path is not usable");
+  if (!install_finder()) return give_up(kNoMetaPath);
   prepare_loaded_modules();
   g_is_listening.store(false, std::memory_order_relaxed);
 }
@@ -116,7 +129,7 @@ void enter_interpreter() noexcept {
 }  // namespace
 
 void arm() noexcept {
-  if (!runtime::config().is_on(runtime::Source::kPython)) return give_up("off: not in GPUWATCH_TRACE");
+  if (!runtime::config().is_on(runtime::Source::kPython)) return give_up(kOff);
   g_is_listening.store(true, std::memory_order_relaxed);
 }
 
@@ -128,9 +141,8 @@ void look_at(const char* path) noexcept {
 
 void on_recording() noexcept {
   if (g_is_inside) return put_python_facts();
-  if (!injection::is_preloaded())
-    return record::put_source("python", "not preloaded; loaders and optimizers are not seen");
-  record::put_source("python", g_state.load(std::memory_order_relaxed));
+  if (!injection::is_preloaded()) return record::put_source("python", kNotPreloaded);
+  record::put_source("python", *g_status.load(std::memory_order_relaxed));
 }
 
 }  // namespace gpuwatch::hooks::python

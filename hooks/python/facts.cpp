@@ -25,7 +25,7 @@ void put_text_attribute(const char* key, PyObject* object, const char* name) noe
 }  // namespace
 
 void put_python_facts() noexcept {
-  record::put_source("python", state_of_targets().c_str());
+  put_state_of_targets();
   if (g_has_version.exchange(true, std::memory_order_relaxed)) return;
   base::Text<32> version;
   const char* full = g_api.Py_GetVersion();

@@ -28,6 +28,7 @@ constinit bool g_is_prepared = false;
 // --- proof: a first walk must say what the interpreter itself says
 
 constexpr int kProvenFrames = 3;
+constexpr char kWithoutStacks[] = "no file and line of stalls";
 
 void write_plainly(const char* path, unwind::StackText& to) noexcept {
   to.add(path);
@@ -78,20 +79,20 @@ const char* prove(unwind::ForeignMemory& memory) noexcept {
   if (!unwind::capture(memory, g_python, reinterpret_cast<uint64_t>(thread), stack) ||
       !unwind::describe(memory, g_python, stack, write_plainly, walked)) {
     return memory.error() == EPERM || memory.error() == ENOSYS
-               ? "off: process_vm_readv is not permitted here"
-               : "off: this Python's frames could not be read";
+               ? "process_vm_readv is not permitted; allow ptrace (docker run --cap-add SYS_PTRACE)"
+               : "this Python's frames could not be read";
   }
   const size_t size = told.size();
   const bool is_same = count > 0 && walked.size() >= size &&
                        std::memcmp(walked.c_str(), told.c_str(), size) == 0 &&
                        (walked.c_str()[size] == 0 || walked.c_str()[size] == '\n');
-  return is_same ? nullptr : "off: this Python's frames are laid out in an unknown way";
+  return is_same ? nullptr : "this Python's frames have an unknown layout";
 }
 
 const char* find_python() noexcept {
   void* const runtime = dlsym(RTLD_DEFAULT, "_PyRuntime");
   void* const code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
-  if (!runtime || !code_type) return "off: this Python hides its structures";
+  if (!runtime || !code_type) return "this Python hides its structures";
   g_python.runtime = reinterpret_cast<uint64_t>(runtime);
   g_python.code_type = reinterpret_cast<uint64_t>(code_type);
   unwind::ForeignMemory memory(static_cast<uint32_t>(base::sys_getpid()));
@@ -142,7 +143,13 @@ GW_COLD void prepare_stacks() noexcept {
   const ErrorGuard guard;
   const char* why_not = find_python();
   g_is_walkable = why_not == nullptr;
-  record::put_source("stacks", g_is_walkable ? "on" : why_not);
+  if (g_is_walkable) {
+    record::put_source("stacks", {trace::SourceState::On});
+  } else {
+    base::Text<256> text;
+    text.add(kWithoutStacks).add(": ").add(why_not);
+    record::put_source("stacks", {trace::SourceState::Unavailable, text.c_str()});
+  }
   if (g_is_walkable) g_stall_ticks.store(base::ticks_of_ns(kStallNs), std::memory_order_release);
 }
 
@@ -155,8 +162,12 @@ GW_COLD void prepare_native_stacks() noexcept {
   if (has_python || g_has_native_stacks.load(std::memory_order_relaxed)) return;
   const record::Quiet quiet;
   const bool is_found = unwind::find_unwinder();
-  record::put_source("stacks", is_found ? "on" : "off: no Python, and no libgcc_s in this process");
-  if (!is_found) return;
+  if (!is_found) {
+    base::Text<128> text;
+    text.add(kWithoutStacks).add(": no Python and no libgcc_s in this process");
+    return record::put_source("stacks", {trace::SourceState::Absent, text.c_str()});
+  }
+  record::put_source("stacks", {trace::SourceState::On});
   g_has_native_stacks.store(true, std::memory_order_relaxed);
   g_stall_ticks.store(base::ticks_of_ns(kStallNs), std::memory_order_release);
 }

@@ -8,6 +8,8 @@
 #include "hooks/python/profilers.h"
 #include "hooks/python/wrappers.h"
 #include "libinject/base/compiler.h"
+#include "libinject/base/text.h"
+#include "libinject/record/recorder.h"
 
 namespace gpuwatch::hooks::python {
 
@@ -76,22 +78,24 @@ void prepare_loaded_modules() noexcept {
   }
 }
 
-StateText state_of_targets() noexcept {
-  StateText state;
+void put_state_of_targets() noexcept {
+  using trace::SourceState;
   bool is_any_executed = has_met_framework();
   Parts missing = 0;
   for (const Target& target : g_targets) {
     missing |= target.missing;
     is_any_executed |= target.is_executed;
   }
-  state.add(is_any_executed ? "on" : "waiting for PyTorch to be imported");
-  const char* separator = ", but not seen in this PyTorch: ";
+  if (!is_any_executed) return record::put_source("python", {SourceState::Absent, "no PyTorch imported yet"});
+  if (!missing) return record::put_source("python", {SourceState::On});
+  base::Text<256> text;
+  const char* separator = "on, but this PyTorch version does not show: ";
   for (const auto& [part, name] : kPartNames) {
     if (!(missing & part)) continue;
-    state.add(separator).add(name);
+    text.add(separator).add(name);
     separator = ", ";
   }
-  return state;
+  record::put_source("python", {SourceState::Partial, text.c_str()});
 }
 
 }  // namespace gpuwatch::hooks::python

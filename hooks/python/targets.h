@@ -7,7 +7,6 @@
 #pragma once
 
 #include "hooks/python/api.h"
-#include "libinject/base/text.h"
 
 namespace gpuwatch::hooks::python {
 
@@ -15,8 +14,8 @@ bool is_target(const char* module_name) noexcept;
 void prepare(const char* module_name, PyObject* module) noexcept;
 void prepare_loaded_modules() noexcept;
 
-// "on", or "on, but not seen in this PyTorch: fetches, pinning".
-using StateText = base::Text<256>;
-StateText state_of_targets() noexcept;
+// Says what the source `python` gives: On; Partial, with what this torch lacks; or that none was imported
+// yet.
+void put_state_of_targets() noexcept;
 
 }  // namespace gpuwatch::hooks::python
