@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "libinject/trace/trace_generated.h"
+#include "libinject/trace/op_class.h"
 
 namespace gpuwatch::hooks {
 
@@ -58,6 +58,16 @@ static_assert(sizeof kOperations / sizeof kOperations[0] == static_cast<size_t>(
 
 constexpr uint16_t id(Op op) noexcept {
   return static_cast<uint16_t>(op);
+}
+
+constexpr trace::OpClass class_of(Op op) noexcept {
+  return kOperations[id(op)].op_class;
+}
+
+// A reader takes a record's detail for what its class says: each writer asserts this of what it writes.
+template <class Detail>
+constexpr bool carries(Op op) noexcept {
+  return trace::detail_kind(class_of(op)) == trace::kKindOfDetail<Detail>;
 }
 
 }  // namespace gpuwatch::hooks

@@ -6,6 +6,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include <type_traits>
+
 #include "cuda/cupti/correlation.h"
 #include "cuda/nvml/sampler.h"
 #include "hooks/core/evidence.h"
@@ -53,9 +55,12 @@ LaunchOn launch(cudaStream_t stream) noexcept {
 trace::CallDetail on(cudaStream_t stream, uint64_t bytes = 0) noexcept {
   return detail(bytes, stream, kUnknownDirection);
 }
-// The event's handle stands in `bytes`: it joins a record with the waits for it.
-trace::CallDetail on_event(cudaEvent_t event, cudaStream_t stream = nullptr) noexcept {
-  return detail(reinterpret_cast<uintptr_t>(event), stream, kUnknownDirection);
+// The event joins its record with the waits for it.
+trace::EventDetail on_event(cudaEvent_t event, cudaStream_t stream = nullptr) noexcept {
+  return {reinterpret_cast<uintptr_t>(event), 0, low_bits(stream), 0};
+}
+trace::EventDetail on_device() noexcept {
+  return on_event(nullptr);
 }
 // Never 0, which means "not known". Two addresses collide once in 65536; those of twenty steps do not.
 uint16_t mixed(const void* address) noexcept {
@@ -91,14 +96,17 @@ bool must_leave_cupti_alone() noexcept {
 // First sight of CUDA in this process: CUPTI has to be there before the job's context is.
 GW_COLD void meet_cuda(const void* caller) noexcept {
   if (g_seen.exchange(true)) return;
-  record::put_source("cuda",
-                     runtime::is_preloaded() ? "on" : "not preloaded; what CUPTI tells of calls is recorded");
+  constexpr record::SourceStatus kNotPreloaded = {
+      trace::SourceState::NotPreloaded,
+      "not preloaded: CUDA calls are recorded as far as CUPTI reports them; start the job with LD_PRELOAD"};
+  constexpr record::SourceStatus kOn = {trace::SourceState::On};
+  record::put_source("cuda", runtime::is_preloaded() ? kOn : kNotPreloaded);
   write_modules();  // CUDA may have been loaded after recording began
   if (must_leave_cupti_alone()) {
     record::put_source(
-        "cupti",
-        "off, because without LD_PRELOAD torch.profiler could not be noticed and would find it "
-        "taken; GPUWATCH_TRACE=cuda,cupti asks for it");
+        "cupti", {trace::SourceState::Off,
+                  "off, to leave CUPTI to torch.profiler, which cannot be noticed without LD_PRELOAD; start "
+                  "the job with LD_PRELOAD, or set GPUWATCH_TRACE=cuda,cupti"});
   } else {
     hooks::cupti::on_cuda_evidence(caller);
   }
@@ -123,17 +131,10 @@ inline bool is_watched(const void* caller) noexcept {
 inline void finish(const record::Scope& scope, uint8_t flags, const LaunchOn& where, const void*) noexcept {
   record::leave(scope, flags, cuda::t_correlation, where.stream);
 }
-inline void finish(const record::Scope& scope, uint8_t flags, trace::CallDetail about,
-                   const void* caller) noexcept {
+template <class Detail>
+inline void finish(const record::Scope& scope, uint8_t flags, Detail about, const void* caller) noexcept {
   about.mutate_caller(reinterpret_cast<uintptr_t>(caller));
   record::leave(scope, flags, cuda::t_correlation, about.stream(), about);
-}
-
-// Calls that can block the calling thread until the device is done.
-constexpr bool may_stall(trace::OpClass op_class) noexcept {
-  using trace::OpClass;
-  return op_class == OpClass::Sync || op_class == OpClass::Copy || op_class == OpClass::Alloc ||
-         op_class == OpClass::Free;
 }
 
 // The thread is inside a hooked symbol: CUPTI's callback leaves the correlation id here and records nothing.
@@ -149,6 +150,8 @@ class InSymbolHook {
 template <Op op, class Describe, class Function, class... Args>
 inline cudaError_t intercept(Real<Function>& real, const void* own, const void* caller, Describe describe,
                              Args... args) noexcept {
+  using About = decltype(describe());
+  static_assert(std::is_same_v<About, LaunchOn> ? trace::launches_kernels(class_of(op)) : carries<About>(op));
   Function* function = real.get(caller, own);
   // No CUDA runtime is loaded: the caller looked the name up in the global scope and found us.
   if (GW_UNLIKELY(!function)) return cudaErrorInitializationError;
@@ -158,11 +161,11 @@ inline cudaError_t intercept(Real<Function>& real, const void* own, const void* 
   const InSymbolHook in_hook;
   const cudaError_t result = function(args...);
   finish(scope, result == cudaSuccess ? 0 : trace::kFailed, describe(), caller);
-  if constexpr (may_stall(kOperations[id(op)].op_class)) {
+  if constexpr (trace::stalls_on_device(class_of(op))) {
     stacks::note_native_training_thread();
     stacks::maybe_record_stack(scope);
   }
-  if constexpr (kOperations[id(op)].op_class == trace::OpClass::Sync) context::maybe_sample(scope.begin);
+  if constexpr (class_of(op) == trace::OpClass::Sync) context::maybe_sample(scope.begin);
   return result;
 }
 
@@ -177,7 +180,7 @@ void on_driver_start() noexcept {
 }
 
 void on_recording() noexcept {
-  if (!runtime::config().is_on(runtime::Source::kCuda)) record::put_source("cuda", "off by GPUWATCH_TRACE");
+  if (!runtime::config().is_on(runtime::Source::kCuda)) record::put_source("cuda", {trace::SourceState::Off});
 }
 
 }  // namespace gpuwatch::hooks::cudart

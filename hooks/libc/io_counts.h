@@ -27,21 +27,12 @@ inline const IoTotals& io_totals() noexcept {
   return t_io_totals;
 }
 
-// How a call adds to the totals.
-enum class Input : uint8_t { kNone, kRead, kOpen, kStat };
+// How a call adds to the totals: its time, and whether it opened a file.
+enum class Input : uint8_t { kNone, kOpen, kOther };
 
 constexpr Input input_of(Op op) noexcept {
-  switch (kOperations[id(op)].op_class) {
-    case trace::OpClass::Read:
-    case trace::OpClass::Receive:
-      return Input::kRead;
-    case trace::OpClass::Open:
-      return Input::kOpen;
-    case trace::OpClass::Stat:
-      return Input::kStat;
-    default:
-      return Input::kNone;
-  }
+  if (!trace::reads_input(class_of(op))) return Input::kNone;
+  return class_of(op) == trace::OpClass::Open ? Input::kOpen : Input::kOther;
 }
 
 // `ticks_before` are io_ticks as they were when the call began: a nested call has moved them, and has counted

@@ -98,9 +98,12 @@ void arm() noexcept {
 
 void on_recording() noexcept {
   g_threshold_ticks.store(base::ticks_of_ns(kThresholdNs), std::memory_order_relaxed);
-  record::put_source("io", !g_is_on                  ? "off by GPUWATCH_TRACE"
-                           : runtime::is_preloaded() ? "on"
-                                                     : "not preloaded; waits and files are not seen");
+  using trace::SourceState;
+  constexpr record::SourceStatus kOff = {SourceState::Off}, kOn = {SourceState::On},
+                                 kNotPreloaded = {SourceState::NotPreloaded,
+                                                  "not preloaded: waits and file reads are not recorded; "
+                                                  "start the job with LD_PRELOAD"};
+  record::put_source("io", !g_is_on ? kOff : runtime::is_preloaded() ? kOn : kNotPreloaded);
   if (g_is_on) context::put_mounts({});
 }
 
@@ -119,6 +122,7 @@ using namespace gpuwatch::hooks::libc;
       return find_and_call<decltype(function)>(Function::name, Outcome::outcome, GW_UNPACK args);    \
     }                                                                                                \
     if (GW_LIKELY(!is_watching())) return function args;                                             \
+    static_assert(carries<gpuwatch::trace::IoDetail>(Op::name));                                     \
     constexpr Input kInput = input_of(Op::name);                                                     \
     const Call call{Op::name, Outcome::outcome, kInput, static_cast<uint32_t>(subject), GW_CALLER};  \
     return timed(call, Slicing<Function::name>::in_place_of(function, call.caller), GW_UNPACK args); \

@@ -45,7 +45,7 @@ About group() noexcept {
 }
 
 GW_COLD void meet_nccl() noexcept {
-  if (!g_seen.exchange(true)) record::put_source("nccl", "on");
+  if (!g_seen.exchange(true)) record::put_source("nccl", {trace::SourceState::On});
 }
 
 inline bool is_watched() noexcept {
@@ -80,7 +80,7 @@ inline Result intercept(Op op, runtime::RealFunction<Function*>& real, const voi
 }  // namespace
 
 void on_recording() noexcept {
-  if (!runtime::config().is_on(runtime::Source::kNccl)) record::put_source("nccl", "off by GPUWATCH_TRACE");
+  if (!runtime::config().is_on(runtime::Source::kNccl)) record::put_source("nccl", {trace::SourceState::Off});
 }
 
 }  // namespace gpuwatch::hooks::nccl
@@ -94,6 +94,7 @@ using gpuwatch::hooks::Op;
 #define GW_NCCL(name, params, args, op_class, about)                                                       \
   extern "C" GW_EXPORT Result gw_nccl_##name params __asm__(#name);                                        \
   extern "C" GW_EXPORT Result gw_nccl_##name params {                                                      \
+    static_assert(gpuwatch::hooks::carries<gpuwatch::trace::CallDetail>(Op::name));                        \
     static constinit gpuwatch::runtime::RealFunction<Result(*) params> real(#name, kSonames);              \
     return intercept(Op::name, real, reinterpret_cast<const void*>(&gw_nccl_##name), GW_CALLER,            \
                      [&](bool failed) noexcept { return failed ? group() : about; } GW_COMMA_UNPACK args); \

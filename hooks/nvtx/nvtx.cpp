@@ -97,6 +97,10 @@ Event plain(uint32_t name) noexcept {
   return event;
 }
 
+static_assert(carries<trace::RangeDetail>(Op::nvtx_thread_range) &&
+              carries<trace::RangeDetail>(Op::nvtx_process_range) &&
+              carries<trace::RangeDetail>(Op::nvtx_mark));
+
 void put(Op op, const OpenRange& range, uint64_t end, uint32_t thread) noexcept {
   const Event& event = range.event;
   if (!event.category && !event.payload_type && !thread)
@@ -374,7 +378,8 @@ int initialize(GetExportTable get_table) noexcept {
 #include "hooks/nvtx/nvtx.def"
 #undef GW_NVTX
 #undef GW_NVTX_RANGE
-  if (!g_is_used.exchange(true) && record::is_recording()) record::put_source("nvtx", "on");
+  if (!g_is_used.exchange(true) && record::is_recording())
+    record::put_source("nvtx", {trace::SourceState::On});
   return 1;
 }
 
@@ -382,13 +387,14 @@ int initialize(GetExportTable get_table) noexcept {
 
 void on_recording() noexcept {
   if (!runtime::config().is_on(runtime::Source::kNvtx)) {
-    record::put_source("nvtx", "off by GPUWATCH_TRACE");
+    record::put_source("nvtx", {trace::SourceState::Off});
   } else if (g_is_used.load(std::memory_order_relaxed)) {
-    record::put_source("nvtx", "on");
+    record::put_source("nvtx", {trace::SourceState::On});
     write_thread_names();
   } else if (const char* holder = other_holder()) {
-    base::Text<256> state;
-    record::put_source("nvtx", state.add("held by ").add(holder).add(" (NVTX_INJECTION64_PATH)").c_str());
+    base::Text<256> text;
+    text.add("held by ").add(holder).add(" (NVTX_INJECTION64_PATH): ranges are not recorded");
+    record::put_source("nvtx", {trace::SourceState::Held, text.c_str(), holder});
   }
 }
 

@@ -13,6 +13,8 @@
 #include "hooks/python/pytorch/optimizer.h"
 #include "hooks/python/pytorch/pin.h"
 #include "libinject/base/compiler.h"
+#include "libinject/base/text.h"
+#include "libinject/record/recorder.h"
 
 namespace gpuwatch::hooks::python {
 
@@ -79,25 +81,27 @@ void wrap_loaded() noexcept {
   }
 }
 
-StateText state() noexcept {
-  StateText text;
+void put_state() noexcept {
+  using trace::SourceState;
   bool is_any_executed = has_met_framework();
   Parts missing = 0;
   for (const TorchModule& known : g_torch_modules) {
     missing |= known.missing;
     is_any_executed |= known.is_executed;
   }
-  text.add(is_any_executed ? "on" : "waiting for PyTorch to be imported");
-  const char* separator = ", but not seen in this PyTorch: ";
+  if (!is_any_executed) return record::put_source("python", {SourceState::Absent, "no PyTorch imported yet"});
+  if (!missing) return record::put_source("python", {SourceState::On});
+  base::Text<256> text;
+  const char* separator = "on, but this PyTorch version does not show: ";
   for (const auto& [part, name] : kPartNames) {
     if (!(missing & part)) continue;
     text.add(separator).add(name);
     separator = ", ";
   }
-  return text;
+  record::put_source("python", {SourceState::Partial, text.c_str()});
 }
 
-constexpr WrappedModules kModules{is_wrapped, wrap, wrap_loaded, state};
+constexpr WrappedModules kModules{is_wrapped, wrap, wrap_loaded, put_state};
 
 }  // namespace
 

@@ -93,8 +93,12 @@ GW_COLD void prepare_native_stacks() noexcept {
   if (has_python || g_has_native_stacks.load(std::memory_order_relaxed)) return;
   const record::Quiet quiet;
   const bool is_found = unwind::find_unwinder();
-  record::put_source("stacks", is_found ? "on" : "off: no Python, and no libgcc_s in this process");
-  if (!is_found) return;
+  if (!is_found) {
+    return record::put_source("stacks",
+                              {trace::SourceState::Absent,
+                               "no file and line of stalls: no Python and no libgcc_s in this process"});
+  }
+  record::put_source("stacks", {trace::SourceState::On});
   g_has_native_stacks.store(true, std::memory_order_relaxed);
   g_stall_ticks.store(base::ticks_of_ns(kStallNs), std::memory_order_release);
 }

@@ -59,8 +59,8 @@ WorkerSet* find_set(const void* iterator) noexcept {
   return nullptr;
 }
 
-void put_state(const char* state) noexcept {
-  if (!g_has_state.exchange(true, std::memory_order_relaxed)) record::put_source("worker stacks", state);
+void put_state(const record::SourceStatus& status) noexcept {
+  if (!g_has_state.exchange(true, std::memory_order_relaxed)) record::put_source("worker stacks", status);
 }
 
 // xorshift64.
@@ -106,7 +106,9 @@ bool find_interpreter(WorkerProcess& worker, unwind::ForeignMemory& memory) noex
 void note_failure(WorkerProcess& worker, int error) noexcept {
   if (error == EPERM || error == ENOSYS) {
     g_is_off.store(true, std::memory_order_relaxed);
-    put_state("off: reading a worker's memory is not permitted here");
+    put_state({trace::SourceState::Unavailable,
+               "not permitted to read the workers' memory: no lines for slow transforms; allow ptrace "
+               "(docker run --cap-add SYS_PTRACE)"});
   } else if (error == ESRCH || (!worker.thread_state && ++worker.failures == kMaxFailures)) {
     worker.pid = 0;
   }
@@ -121,7 +123,7 @@ void sample(WorkerProcess& worker, uint64_t now, uint64_t ticks) noexcept {
     return note_failure(worker, memory.error());
   const uint32_t text = intern_stack(memory, python, stack);
   if (!text) return;
-  put_state("on");
+  put_state({trace::SourceState::On});
   record::worker_stack(id(Op::python_loader_next), now, ticks, text, worker.pid);
 }
 

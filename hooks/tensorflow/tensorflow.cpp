@@ -95,8 +95,9 @@ GW_COLD void note_unseen_loop() noexcept {
   static constinit std::atomic<bool> is_said{false};
   if (!is_said.exchange(true, std::memory_order_relaxed))
     record::put_source("tf.data loop",
-                       "a dataset was iterated by one kernel (for x in dataset in a tf.function, or "
-                       "Dataset.reduce); its waits for data are not seen");
+                       {trace::SourceState::Unavailable,
+                        "a tf.function or Dataset.reduce iterates a dataset inside one kernel: waits for its "
+                        "data are not recorded; iterate it in Python to see them"});
 }
 
 }  // namespace

@@ -136,7 +136,8 @@ def test_unknown_torch_says_what_is_missing(run_watched, tmp_path):
     assert (watched.returncode, watched.stderr) == (0, "")
     assert len(watched.trace.calls("OptimizerStep")) == 5
     missing = "waits for the DataLoader, further passes of persistent workers, indices sent to workers, batches received from workers"
-    assert watched.trace.state("python") == f"on, but not seen in this PyTorch: {missing}"
+    assert watched.trace.state("python") == "Partial"
+    assert watched.trace.source("python")["text"] == f"on, but this PyTorch version does not show: {missing}"
 
 
 def test_source_switched_off(run_watched, tmp_path):
@@ -242,7 +243,7 @@ except ValueError:
     command, env = [sys.executable, "-c", source], {"PYTHONPATH": str(tmp_path)}
     plain, watched = run_both(command, env=env)
     assert (watched.returncode, watched.stdout, watched.stderr) == (0, plain.stdout, "")
-    assert watched.trace.state("python") == "on"
+    assert watched.trace.state("python") == "On"
     steps = watched.trace.calls("OptimizerStep")
     assert [call.failed for call in steps] == [False] * 9 + [True]
     assert len({call.a for call in steps}) == 3 and steps[-1].a == steps[0].a
@@ -274,7 +275,8 @@ print(json.dumps({"steps": steps}))
 """
     watched = run_watched([sys.executable, "-c", source], env={"PYTHONPATH": str(tmp_path)})
     assert (watched.returncode, watched.stderr) == (0, "")
-    assert watched.trace.state("python") == f"on, but not seen in this PyTorch: {missing}"
+    assert watched.trace.state("python") == "Partial"
+    assert watched.trace.source("python")["text"] == f"on, but this PyTorch version does not show: {missing}"
     seen = {call.op_class for call in watched.trace.all_calls}
     every = {"LoaderNext", "LoaderStart", "IndexSent", "BatchReceived", "Fetch", "Collate"}
     assert seen & every == left

@@ -11,6 +11,7 @@
 #include "hooks/stacks/stall_stacks.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/syscall.h"
+#include "libinject/base/text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/unwind/python_stack.h"
 
@@ -53,20 +54,20 @@ const char* prove(unwind::ForeignMemory& memory, const unwind::PythonRuntime& py
   if (!unwind::capture(memory, python, reinterpret_cast<uint64_t>(thread), stack) ||
       !unwind::describe(memory, python, stack, write_plainly, walked)) {
     return memory.error() == EPERM || memory.error() == ENOSYS
-               ? "off: process_vm_readv is not permitted here"
-               : "off: this Python's frames could not be read";
+               ? "process_vm_readv is not permitted; allow ptrace (docker run --cap-add SYS_PTRACE)"
+               : "this Python's frames could not be read";
   }
   const size_t size = told.size();
   const bool is_same = count > 0 && walked.size() >= size &&
                        std::memcmp(walked.c_str(), told.c_str(), size) == 0 &&
                        (walked.c_str()[size] == 0 || walked.c_str()[size] == '\n');
-  return is_same ? nullptr : "off: this Python's frames are laid out in an unknown way";
+  return is_same ? nullptr : "this Python's frames have an unknown layout";
 }
 
 const char* find_python(unwind::PythonRuntime& python) noexcept {
   void* const runtime = dlsym(RTLD_DEFAULT, "_PyRuntime");
   void* const code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
-  if (!runtime || !code_type) return "off: this Python hides its structures";
+  if (!runtime || !code_type) return "this Python hides its structures";
   python.runtime = reinterpret_cast<uint64_t>(runtime);
   python.code_type = reinterpret_cast<uint64_t>(code_type);
   unwind::ForeignMemory memory(static_cast<uint32_t>(base::sys_getpid()));
@@ -84,8 +85,13 @@ GW_COLD void check_frames() noexcept {
   const ErrorGuard guard;
   unwind::PythonRuntime python;
   const char* why_not = find_python(python);
-  record::put_source("stacks", why_not ? why_not : "on");
-  if (!why_not) stacks::use_python(python, g_api.PyGILState_GetThisThreadState);
+  if (why_not) {
+    base::Text<256> text;
+    text.add("no file and line of stalls: ").add(why_not);
+    return record::put_source("stacks", {trace::SourceState::Unavailable, text.c_str()});
+  }
+  record::put_source("stacks", {trace::SourceState::On});
+  stacks::use_python(python, g_api.PyGILState_GetThisThreadState);
 }
 
 }  // namespace gpuwatch::hooks::python

@@ -25,7 +25,20 @@ constinit base::FutexLock g_load_lock;
 constinit std::atomic<bool> g_has_api{false};
 constinit std::atomic<bool> g_is_installed{false};  // set under the GIL
 constinit std::atomic<bool> g_has_version{false};
-constinit std::atomic<const char*> g_state{"no PyTorch in this process"};
+
+using trace::SourceState;
+constexpr record::SourceStatus kNoFramework = {SourceState::Absent, "no PyTorch in this process"};
+constexpr record::SourceStatus kOff = {SourceState::Off};
+constexpr record::SourceStatus kNotPreloaded = {
+    SourceState::NotPreloaded,
+    "not preloaded: DataLoaders and optimizers are not recorded; start the job with LD_PRELOAD"};
+constexpr record::SourceStatus kFreeThreaded = {
+    SourceState::Unavailable,
+    "free-threaded Python is not supported: DataLoaders and optimizers are not recorded"};
+constexpr record::SourceStatus kNoMetaPath = {
+    SourceState::Unavailable,
+    "the script replaced sys.meta_path: DataLoaders and optimizers are not recorded"};
+constinit std::atomic<const record::SourceStatus*> g_status{&kNoFramework};
 
 struct Folder {
   const char* name;
@@ -70,8 +83,8 @@ bool is_framework_source(const char* path) noexcept {
   return memmem(path, length, "/torch/", 7) != nullptr || begins_other_package(path, length);
 }
 
-void give_up(const char* state) noexcept {
-  g_state.store(state, std::memory_order_relaxed);
+void give_up(const record::SourceStatus& status) noexcept {
+  g_status.store(&status, std::memory_order_relaxed);
   libc::set_open_listener(nullptr);
 }
 
@@ -84,7 +97,7 @@ bool has_usable_interpreter() noexcept {
   }
   if (!g_api.Py_IsInitialized() || (g_api.is_finalizing && g_api.is_finalizing())) return false;
   if (std::strstr(g_api.Py_GetVersion(), "free-threading")) {
-    give_up("off: this Python is a free-threaded build");
+    give_up(kFreeThreaded);
     return false;
   }
   return true;
@@ -96,7 +109,7 @@ void install() noexcept {
   const record::Quiet quiet;
   const ErrorGuard guard;
   g_is_installed = true;
-  if (!install_finder()) return give_up("off: sys.meta_path is not usable");
+  if (!install_finder()) return give_up(kNoMetaPath);
   g_wrapped_modules->wrap_loaded();
   libc::set_open_listener(nullptr);
 }
@@ -128,12 +141,12 @@ void look_at(const char* path) noexcept {
 
 void watch_for_imports(const WrappedModules& modules) noexcept {
   g_wrapped_modules = &modules;
-  if (!runtime::config().is_on(runtime::Source::kPython)) return give_up("off: not in GPUWATCH_TRACE");
+  if (!runtime::config().is_on(runtime::Source::kPython)) return give_up(kOff);
   libc::set_open_listener(look_at);
 }
 
 void put_interpreter_facts() noexcept {
-  record::put_source("python", g_wrapped_modules->state().c_str());
+  g_wrapped_modules->put_state();
   if (g_has_version.exchange(true, std::memory_order_relaxed)) return;
   base::Text<32> version;
   const char* full = g_api.Py_GetVersion();
@@ -143,9 +156,8 @@ void put_interpreter_facts() noexcept {
 
 void put_source_state() noexcept {
   if (g_is_installed) return put_interpreter_facts();
-  if (!runtime::is_preloaded())
-    return record::put_source("python", "not preloaded; loaders and optimizers are not seen");
-  record::put_source("python", g_state.load(std::memory_order_relaxed));
+  if (!runtime::is_preloaded()) return record::put_source("python", kNotPreloaded);
+  record::put_source("python", *g_status.load(std::memory_order_relaxed));
 }
 
 }  // namespace gpuwatch::hooks::python

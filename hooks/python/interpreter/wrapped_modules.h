@@ -4,19 +4,17 @@
 #pragma once
 
 #include "hooks/python/interpreter/api.h"
-#include "libinject/base/text.h"
 
 namespace gpuwatch::hooks::python {
-
-// "on", or "on, but not seen in this PyTorch: fetches, pinning".
-using StateText = base::Text<256>;
 
 struct WrappedModules {
   bool (*is_wrapped)(const char* name) noexcept;  // whether a module of this name is
   // Right after the module was executed. Wrapping it twice changes nothing.
   void (*wrap)(const char* name, PyObject* module) noexcept;
   void (*wrap_loaded)() noexcept;  // those that were imported before us
-  StateText (*state)() noexcept;   // of the source
+  // Says what the source `python` gives: On; Partial, with what this torch lacks; or that none was imported
+  // yet.
+  void (*put_state)() noexcept;
 };
 
 // Static storage; null until the source is armed.

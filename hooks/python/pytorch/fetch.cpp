@@ -79,6 +79,7 @@ void put_shape(const SampleSizes& sizes, PyObject* batch) noexcept {
     const record::Quiet quiet;
     if (!sizes.compare(batch, &shape)) return;
   }
+  static_assert(carries<trace::ShapeDetail>(Op::python_batch_shape));
   record::mark(id(Op::python_batch_shape), 0, current_loader(), sizes.samples(), shape);
 }
 
@@ -125,6 +126,7 @@ PyObject* fetch(PyObject* original, PyObject* args, PyObject* keywords) {
   const ThreadUsage usage;  // within the scope: it cannot count more time than the scope has
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
   const ThreadUsage::Amounts used = usage.since();
+  static_assert(carries<trace::CpuDetail>(Op::python_fetch));
   record::leave(scope, failed_if_null(result), loader, ordinal, used.cpu, used.io);
   t_activity.fetching_for = outer;
   return result;

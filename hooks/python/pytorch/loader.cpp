@@ -144,6 +144,7 @@ PyObject* try_put_index(PyObject* original, PyObject* self) {
   PyObject* result = g_api.PyObject_CallFunctionObjArgs(original, self, nullptr);
   if (!result || long_attribute(self, g_send_idx, 0) <= before) return result;
   trace::CallDetail detail(0, 0, worker_of_task(self, before), 0, 0, 0);
+  static_assert(carries<trace::CallDetail>(Op::python_index_sent));
   record::mark(id(Op::python_index_sent), 0, iterator->loader_id(), static_cast<uint32_t>(before), detail);
   return result;
 }

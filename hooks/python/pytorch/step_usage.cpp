@@ -67,6 +67,7 @@ void leave_step(const record::Scope& scope, uint8_t flags, uint32_t optimizer) n
                            capped((now.disk_blocks - last.disk_blocks) / 2),
                            capped(base::ns_of_ticks(now.io.io_ticks - last.io.io_ticks) / 1000),
                            now.io.opens - last.io.opens, now.io.reads - last.io.reads);
+  static_assert(carries<trace::CpuDetail>(Op::python_optimizer_step));
   record::leave(scope, flags, optimizer, 0, cpu, io);
 }
 
