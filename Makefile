@@ -29,6 +29,8 @@ demo: build  ## profile real training scripts, apply the first suggestion, compa
 
 check: build  ## layers, format, and what the built library needs and exports
 	@scripts/check_layers.py
+	@scripts/check_unused.py --self-test
+	@scripts/check_unused.py
 	@scripts/document.py --check --gpuwatch build/release/bin/gpuwatch
 	@scripts/check_format.sh
 	@scripts/check_library.sh build/release

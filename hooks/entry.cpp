@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-// The composition of libgpuwatch.so: its one constructor and what happens when recording starts. One
-// preloaded `python` behind a version manager's shim runs this in some thirty processes, so it only notes the
-// time, reads the settings and lets the sources arm themselves.
+// Composes libgpuwatch.so: its only constructor, and what happens when recording starts. A preloaded
+// `python` behind a version manager's shim runs this in some thirty processes, so it only notes the time,
+// reads the settings and lets the sources arm themselves. A source has arm(), for the constructor (no system
+// call, no allocation; it may look symbols up), and on_recording(), once per trace file. Neither fails
+// loudly: a source that cannot work says so with record::put_source(name, why).
 #include <sys/auxv.h>
 
 #include "cuda/nvml/sampler.h"
+#include "hooks/core/modules.h"
+#include "hooks/core/operations.h"
+#include "hooks/cudart/cudart.h"
+#include "hooks/cupti/cupti.h"
 #include "hooks/environment.h"
-#include "hooks/evidence.h"
-#include "hooks/modules.h"
-#include "hooks/operations.h"
-#include "hooks/source.h"
+#include "hooks/injection/getenv.h"
+#include "hooks/libc/exit.h"
+#include "hooks/libc/libc.h"
+#include "hooks/nccl/nccl.h"
+#include "hooks/nvtx/nvtx.h"
+#include "hooks/python/python.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/log.h"
 #include "libinject/context/sampler.h"
@@ -36,7 +44,7 @@ void write_operations() noexcept {
 
 [[gnu::constructor]] void start() noexcept {
   base::note_process_start();
-  // In a setuid program the environment is somebody else's: do nothing, create nothing.
+  // In a setuid program the caller sets the environment: do nothing, create nothing.
   if (getauxval(AT_SECURE)) {
     record::g_state.store(record::State::kOff, std::memory_order_relaxed);
     return;
@@ -58,15 +66,12 @@ void write_operations() noexcept {
   record::on_file_start(nvtx::on_recording);
   context::add_sample_source(cuda::nvml::sample);
   libc::arm();
+  // A job that leaves by os._exit() would lose its last half second of device records.
+  libc::set_before_quick_exit(cupti::before_exit);
   injection::arm();
   python::arm();
 }
 
 }  // namespace
-
-bool begin_recording(const char* evidence) noexcept {
-  if (record::is_recording()) return true;
-  return record::is_dormant() && record::activate(evidence);
-}
 
 }  // namespace gpuwatch::hooks

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of the process's surroundings goes into the trace, as facts: an allow-list of environment variables
-// that change how training runs, and how many GPUs the machine has. Nothing else of the environment is looked
-// at.
+// The process's environment as facts in the trace: an allow-list of environment variables that change how
+// training runs, and the number of GPUs. No other variable is read.
 #pragma once
 
 namespace gpuwatch::hooks {

@@ -68,6 +68,8 @@ def run_checks(build, results):
     scripts = ROOT / "scripts"
     for name, command in (
         ("layers", [sys.executable, scripts / "check_layers.py"]),
+        ("unused", [sys.executable, scripts / "check_unused.py"]),
+        ("planted unused values", [sys.executable, scripts / "check_unused.py", "--self-test"]),
         ("documents", [sys.executable, scripts / "document.py", "--check", "--gpuwatch", build / "bin/gpuwatch"]),
         ("format", [scripts / "check_format.sh"]),
         ("library", [scripts / "check_library.sh", build]),

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/phases.h"
 #include "analyzer/model/roles.h"
@@ -57,9 +58,23 @@ void add_dropped(const model::Run& run, Limits& limits) {
       add_weighty(limits, fmt::format("{} records were dropped: {}.", count, io::printable(reason)));
 }
 
+// What of a framework's data loading is not seen, by the modules that the process has loaded.
+struct FrameworkLimit {
+  const char *module, *other_module, *source;  // facts and source of the process; "": any
+  const char* text;
+};
+constexpr FrameworkLimit kFrameworkLimits[] = {
+#define GW_FRAMEWORK_LIMIT(module, other_module, source, text) {module, other_module, source, text},
+#include "libinject/trace/frameworks.def"
+};
+
+bool applies(const FrameworkLimit& limit, const model::Process& process) {
+  const auto is_loaded = [&](const char* module) { return !*module || process.facts.count(module) > 0; };
+  return is_loaded(limit.module) && is_loaded(limit.other_module) && !process.sources.count(limit.source);
+}
+
 // Loaders that are not PyTorch's show their waits and nothing of what made them wait.
 void add_frameworks(const model::Process& process, const std::string& who, Limits& limits) {
-  const auto is_met = [&](const char* name) { return process.facts.count(name) > 0; };
   std::set<std::string> waits_only;
   for (const model::LoaderEpoch& epoch : process.epochs) {
     const model::Loader& loader = process.loaders.at(epoch.loader);
@@ -67,16 +82,12 @@ void add_frameworks(const model::Process& process, const std::string& who, Limit
   }
   for (const std::string& framework : waits_only)
     add_weighty(limits, fmt::format("{}waiting for {} is measured, but not which of its stages is slow.", who,
-                                    io::printable(framework)));
+                                    framework_name(framework)));
   if (!waits_only.empty() || !process.epochs.empty()) return;
-  if (is_met("keras") && is_met("jax"))
-    add_weighty(limits,
-                who + "Keras on JAX: data loading from generators is not seen; use tf.data to see it.");
-  else if (is_met("tensorflow") && !process.sources.count("tf.data loop"))
-    add_weighty(limits,
-                who +
-                    "data loading is not seen where a tf.function iterates the dataset; iterate it in "
-                    "Python to see it.");
+  const auto* limit =
+      std::find_if(std::begin(kFrameworkLimits), std::end(kFrameworkLimits),
+                   [&](const FrameworkLimit& candidate) { return applies(candidate, process); });
+  if (limit != std::end(kFrameworkLimits)) add_weighty(limits, who + limit->text);
 }
 
 // A worker's lines are seen by the thread that waits for it; without workers no thread waits.

@@ -10,16 +10,34 @@
 namespace gpuwatch::advise {
 namespace {
 
+// The options as the table spells them: a setting that PyTorch does not have is no LoaderOption.
+namespace options {
+constexpr LoaderOption num_workers = LoaderOption::kNumWorkers;
+constexpr LoaderOption prefetch_factor = LoaderOption::kPrefetchFactor;
+constexpr LoaderOption persistent_workers = LoaderOption::kPersistentWorkers;
+constexpr LoaderOption in_order [[maybe_unused]] = LoaderOption::kInOrder;
+constexpr LoaderOption pin_memory = LoaderOption::kPinMemory;
+}  // namespace options
+
 struct FrameworkWords {
-  std::string_view framework, option, setting, snippet;
+  std::string_view framework;
+  LoaderOption option;
+  std::string_view setting, snippet;
 };
 constexpr FrameworkWords kFrameworkWords[] = {
-#define GW_WORDS(framework, option, setting, snippet) {framework, option, setting, snippet},
-#include "analyzer/advise/loader_words.def"
-#undef GW_WORDS
+#define GW_FRAMEWORK_SETTING(framework, option, setting, snippet) \
+  {framework, options::option, setting, snippet},
+#include "libinject/trace/frameworks.def"
 };
 
-const FrameworkWords* find_words(std::string_view framework, std::string_view option) {
+constexpr struct {
+  std::string_view id, name;
+} kFrameworkNames[] = {
+#define GW_FRAMEWORK(id, name) {id, name},
+#include "libinject/trace/frameworks.def"
+};
+
+const FrameworkWords* find_words(std::string_view framework, LoaderOption option) {
   for (const FrameworkWords& words : kFrameworkWords)
     if (words.framework == framework && words.option == option) return &words;
   return nullptr;
@@ -34,10 +52,16 @@ std::string class_to_write(const model::Loader* loader) {
 
 }  // namespace
 
+std::string framework_name(const std::string& id) {
+  for (const auto& framework : kFrameworkNames)
+    if (framework.id == id) return std::string(framework.name);
+  return io::printable(id);
+}
+
 SettingWords setting_words(const LoaderChange& change, const model::Loader* loader) {
   const std::string option(option_name(change.option)), value = setting_value(change);
   const std::string written = class_to_write(loader);
-  if (const FrameworkWords* words = loader ? find_words(loader->framework, option) : nullptr) {
+  if (const FrameworkWords* words = loader ? find_words(loader->framework, change.option) : nullptr) {
     const auto say = [&](std::string_view text) { return fmt::format(fmt::runtime(text), value, written); };
     return {say(words->setting), say(words->snippet)};
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A loader's setting in the words of the framework that built the loader. Rules speak of LoaderOption; where
 // Lightning, the Hugging Face Trainer or another framework stands between the user and PyTorch's DataLoader,
-// the fix says what to write there. Pure functions.
+// the fix says what to write there (libinject/trace/frameworks.def). Pure functions.
 #pragma once
 
 #include <string>
@@ -9,6 +9,9 @@
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
+
+// "Ray Data" for "ray"; an id that is not in libinject/trace/frameworks.def is its own name.
+std::string framework_name(const std::string& id);
 
 struct SettingWords {
   std::string setting;  // "dataloader_num_workers=4"

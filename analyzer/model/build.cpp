@@ -36,8 +36,6 @@ std::string stop_sentence(const io::TraceFile& file) {
       return fmt::format("{}: recording stopped because the disk was full", name);
     case trace::StopReason::FileSizeLimit:
       return fmt::format("{}: recording stopped at the limit for file sizes (ulimit -f)", name);
-    case trace::StopReason::Requested:
-      return fmt::format("{}: recording was stopped on request", name);
     default:
       return fmt::format("{}: recording stopped after an error", name);
   }

@@ -95,7 +95,7 @@ class TableVisitor {
     process(t.process()).dropped_records[text(t.reason())] += t.count();
   }
   void operator()(const trace::Source& t) {
-    const std::string name = text(t.name()), state = text(t.state());
+    const std::string name = text(t.name()), state = text(t.text());
     process(t.process()).sources[name] = state;
     if (name == "cupti" && t.ticks() != 0) of(t.process()).cupti_changes.push_back({t.ticks(), state});
   }

@@ -76,8 +76,10 @@ std::string fact(const model::Process& process, const std::string& key) {
 }
 
 std::string framework(const model::Process& process) {
-  for (const char* name : {"torch", "tensorflow", "jax"})
-    if (std::string version = fact(process, name); !version.empty()) return std::string(name) + " " + version;
+#define GW_FRAMEWORK_VERSION(module, runs_training)                                   \
+  if (std::string version = fact(process, module); runs_training && !version.empty()) \
+    return std::string(module " ") + version;
+#include "libinject/trace/frameworks.def"
   return "";
 }
 

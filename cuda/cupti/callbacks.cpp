@@ -40,11 +40,6 @@ ApiOperation* operations_of(CUpti_CallbackDomain domain) noexcept {
   return domain == CUPTI_CB_DOMAIN_RUNTIME_API ? g_runtime_operations : g_driver_operations;
 }
 
-bool gives_device_work(trace::OpClass op_class) noexcept {
-  return op_class == trace::OpClass::Launch || op_class == trace::OpClass::GraphLaunch ||
-         op_class == trace::OpClass::Copy || op_class == trace::OpClass::Memset;
-}
-
 void enter(CUpti_CallbackDomain domain, const ApiOperation& operation,
            const CUpti_CallbackData& data) noexcept {
   if (t_in_symbol_hook) {
@@ -98,7 +93,7 @@ void CUPTIAPI on_api_call(void*, CUpti_CallbackDomain domain, CUpti_CallbackId i
     if (g_calls_count.load(std::memory_order_acquire)) enter(domain, operation, call);
   } else {
     leave(domain, call);
-    if (gives_device_work(operation.op_class)) notice_device_work();
+    if (trace::enqueues(operation.op_class)) notice_device_work();
   }
 }
 

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #include "cuda/cupti/api.h"
-#include "libinject/trace/trace_generated.h"
+#include "libinject/trace/op_class.h"
 
 namespace gpuwatch::cuda::cupti {
 

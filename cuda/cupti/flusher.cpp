@@ -103,7 +103,9 @@ void start_waiting() noexcept {
   g_phase.store(kRunning, std::memory_order_release);
   if (create_thread()) return;
   g_phase.store(kDone, std::memory_order_release);
-  record::put_source("cupti", "on, but without its thread: device records come late or not at all");
+  record::put_source("cupti",
+                     {trace::SourceState::Partial,
+                      "on, but its flush thread could not be started: device records may be missing"});
 }
 
 bool start_flusher() noexcept {

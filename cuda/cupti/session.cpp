@@ -19,7 +19,20 @@
 namespace gpuwatch::cuda::cupti {
 namespace {
 
-using State = base::Text<160>;
+using trace::SourceState;
+
+// What put_source() will be told.
+struct Status {
+  SourceState state = SourceState::Unavailable;
+  base::Text<160> text;  // empty: what the state says of itself
+  base::Text<96> holder;
+
+  void put() const noexcept {
+    record::put_source(
+        "cupti", {state, text.size() ? text.c_str() : nullptr, holder.size() ? holder.c_str() : nullptr});
+  }
+};
+constexpr char kNoTimeline[] = ": no device timeline";
 
 enum class Phase : uint8_t {
   kNone,
@@ -71,20 +84,26 @@ CUptiResult subscribe(char* holder, size_t holder_bytes) noexcept {
 constexpr char kHolderPrefix[] = "CUPTI for ";
 
 // Why there is no session, for people. True: it may become possible later.
-bool explain_refusal(CUptiResult result, const char* holder, State* state) noexcept {
+bool explain_refusal(CUptiResult result, const char* holder, Status* status) noexcept {
   switch (static_cast<int>(result)) {
     case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
       // CUPTI writes "CUPTI for <name>".
       if (std::strncmp(holder, kHolderPrefix, sizeof kHolderPrefix - 1) == 0)
         holder += sizeof kHolderPrefix - 1;
-      state->add("held by ").add(*holder ? holder : "another profiler");
+      status->state = SourceState::Held;
+      status->holder.add(*holder ? holder : "another profiler");
       return true;
     case CUPTI_ERROR_NOT_INITIALIZED:
     case CUPTI_ERROR_UNKNOWN:  // what CUPTI says on a machine without a driver
-      state->add("no GPU here");
+      status->state = SourceState::Absent;
+      status->text.add("no GPU found").add(kNoTimeline);
       return false;
     default:
-      state->add("refused by CUPTI, error ").add(static_cast<uint64_t>(result));
+      status->state = SourceState::Unavailable;
+      status->text.add("refused by CUPTI (error ")
+          .add(static_cast<uint64_t>(result))
+          .add(")")
+          .add(kNoTimeline);
       return false;
   }
 }
@@ -109,12 +128,12 @@ void leave_cupti() noexcept {
   g_subscriber = nullptr;
 }
 
-// Under g_use. False, with the reason in `state`: no session; g_phase says whether later.
-bool try_to_start(State* state) noexcept {
+// Under g_use. False, with the reason in `status`: no session; g_phase says whether later.
+bool try_to_start(Status* status) noexcept {
   char holder[128] = "";
   const CUptiResult result = subscribe(holder, sizeof holder);
   if (result != CUPTI_SUCCESS) {
-    g_phase = explain_refusal(result, holder, state) ? Phase::kAway : Phase::kEnded;
+    g_phase = explain_refusal(result, holder, status) ? Phase::kAway : Phase::kEnded;
     return false;
   }
   on_first_device_work(start_flusher);
@@ -123,14 +142,15 @@ bool try_to_start(State* state) noexcept {
   if (!enable_callbacks(g_api, g_subscriber, g_find) || !set_up(g_api, others::clock() != nullptr)) {
     leave_cupti();
     g_phase = Phase::kEnded;
-    state->add("CUPTI refuses to trace kernels");
+    status->state = SourceState::Unavailable;
+    status->text.add("CUPTI refuses to trace kernels").add(kNoTimeline);
     return false;
   }
   count_calls(true);
   g_phase = Phase::kActive;
   g_failed_fetches = 0;
   sample_device_clock();
-  state->add("on");
+  status->state = SourceState::On;
   return true;
 }
 
@@ -140,22 +160,24 @@ void back_off(uint64_t now_ns) noexcept {
 }
 
 void return_to_cupti(uint64_t now_ns) noexcept {
-  State state;
-  if (try_to_start(&state)) {
+  Status status;
+  if (try_to_start(&status)) {
     g_tries = 0;
-    record::put_source("cupti", state.c_str());
+    status.put();
   } else {
-    if (g_phase == Phase::kEnded) record::put_source("cupti", state.c_str());
+    if (g_phase == Phase::kEnded) status.put();
     back_off(now_ns);
   }
 }
 
 void end_by_failure(CUptiResult result) noexcept {
-  State state;
   leave_cupti();
   g_phase = Phase::kEnded;
-  record::put_source("cupti",
-                     state.add("failed while recording, error ").add(static_cast<uint64_t>(result)).c_str());
+  Status status;
+  status.state = SourceState::Failed;
+  status.text.add("failed while recording (CUPTI error ").add(static_cast<uint64_t>(result)).add(")");
+  status.text.add(": no device timeline from then on");
+  status.put();
 }
 
 void fetch(uint32_t flag) noexcept {
@@ -172,14 +194,18 @@ void note_version() noexcept {
   record::put_fact("cupti", text.add(uint64_t{g_api.version}).c_str());
 }
 
-bool load(State* state) noexcept {
+bool load(Status* status) noexcept {
   if (!load_api(&g_api)) {
-    state->add(g_api.missing).add(" not found");
+    status->state = SourceState::Absent;
+    status->text.add(g_api.missing)
+        .add(" not found")
+        .add(kNoTimeline)
+        .add("; install the CUDA toolkit's CUPTI");
     return false;
   }
   // Without a driver, releases up to 13.0 know at least their version; 13.5 not even that.
   const CUptiResult result = g_api.cuptiGetVersion(&g_api.version);
-  if (result != CUPTI_SUCCESS) explain_refusal(result, "", state);
+  if (result != CUPTI_SUCCESS) explain_refusal(result, "", status);
   return result == CUPTI_SUCCESS;
 }
 
@@ -190,8 +216,8 @@ uint32_t own_pid() noexcept {
 }  // namespace
 
 void start_session(FindOperation find) noexcept {
-  State state;
-  if (load(&state)) {
+  Status status;
+  if (load(&status)) {
     const base::FutexGuard guard(g_use, own_pid());
     g_find = find;
     g_epoch = runtime::epoch();
@@ -199,15 +225,16 @@ void start_session(FindOperation find) noexcept {
     prepare_flusher(&g_api);
     if (others::are_busy(base::monotonic_ns())) {
       g_phase = Phase::kAway;
-      state.add("held by ").add(others::holder());
+      status.state = SourceState::Held;
+      status.holder.add(others::holder());
     } else {
-      try_to_start(&state);
+      try_to_start(&status);
     }
     if (g_phase == Phase::kActive) note_version();
   } else {
     g_phase = Phase::kEnded;
   }
-  record::put_source("cupti", state.c_str());
+  status.put();
   if (g_phase == Phase::kAway) start_waiting();
 }
 
@@ -242,8 +269,7 @@ void yield_session(const char* holder) noexcept {
   sample_device_clock();
   leave_cupti();
   g_phase = Phase::kAway;
-  State state;
-  record::put_source("cupti", state.add("yielded to ").add(holder).c_str());
+  record::put_source("cupti", {SourceState::Yielded, nullptr, holder});
 }
 
 bool may_touch_cupti() noexcept {

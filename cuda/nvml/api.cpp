@@ -42,7 +42,7 @@ const char* load_all(Api* api) noexcept {
   find(driver, &api->context_state, "cuDevicePrimaryCtxGetState");
   if (!api->device_count || !api->pci_bus_id || !api->context_state) return "libcuda.so.1 lacks a function";
   void* nvml = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
-  if (!nvml) return "no libnvidia-ml.so.1";
+  if (!nvml) return "libnvidia-ml.so.1 not found";
   find_nvml(nvml, api);
   return api->init && api->handle_by_pci ? nullptr : "libnvidia-ml.so.1 lacks a function";
 }

@@ -20,6 +20,8 @@ constexpr int kMaxDevices = 16;  // a training process drives one, DataParallel 
 constexpr unsigned kMaxProcesses = 64;
 constexpr uint64_t kPeriodsOfCost = 1000;  // as the sampler itself: at most 0.1 % of the thread
 
+constexpr char kWithoutNvml[] = "no GPU clocks, power or utilization";
+
 struct Known {
   bool is_looked_up = false;
   Device handle = nullptr;  // null: NVML does not know it
@@ -153,13 +155,13 @@ bool is_initialised() noexcept {
   const Return result = g_api.init();
   g_is_initialised = result == kSuccess;
   g_is_given_up = !g_is_initialised;
-  base::Text<64> state;
   if (g_is_initialised) {
-    state.add("on");
+    record::put_source("nvml", {trace::SourceState::On});
   } else {
-    state.add("nvmlInit_v2 failed with ").add(static_cast<uint64_t>(result));
+    base::Text<128> text;
+    text.add("nvmlInit_v2 failed (error ").add(static_cast<uint64_t>(result)).add("): ").add(kWithoutNvml);
+    record::put_source("nvml", {trace::SourceState::Unavailable, text.c_str()});
   }
-  record::put_source("nvml", state.c_str());
   return g_is_initialised;
 }
 
@@ -169,7 +171,11 @@ bool is_loaded() noexcept {
   load(&g_api);
   g_is_loaded = !g_api.missing;
   g_is_given_up = !g_is_loaded;
-  if (g_api.missing) record::put_source("nvml", g_api.missing);
+  if (g_api.missing) {
+    base::Text<160> text;
+    text.add(g_api.missing).add(": ").add(kWithoutNvml);
+    record::put_source("nvml", {trace::SourceState::Absent, text.c_str()});
+  }
   return g_is_loaded;
 }
 
@@ -183,7 +189,7 @@ bool is_in_use(int device) noexcept {
 
 GW_COLD void prepare() noexcept {
   g_epoch = runtime::epoch();
-  record::put_source("nvml", "no device was in use when a sample was taken");
+  record::put_source("nvml", {trace::SourceState::Absent, "no GPU was in use when samples were taken"});
   g_is_wanted.store(true, std::memory_order_release);
 }
 

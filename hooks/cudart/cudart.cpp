@@ -2,21 +2,24 @@
 // Interposers for the CUDA runtime, one per row of cudart.def. Each reads as: find the real function, note
 // the call, call, record. The correlation id that ties the call to device records is left in a thread local
 // by CUPTI's callback, which runs inside the real call on this thread.
+#include "hooks/cudart/cudart.h"
+
 #include <cuda_runtime_api.h>
+
+#include <type_traits>
 
 #include "cuda/cupti/correlation.h"
 #include "cuda/nvml/sampler.h"
+#include "hooks/core/evidence.h"
+#include "hooks/core/modules.h"
+#include "hooks/core/operations.h"
 #include "hooks/cupti/cupti.h"
-#include "hooks/evidence.h"
-#include "hooks/injection/injection.h"
-#include "hooks/modules.h"
-#include "hooks/operations.h"
-#include "hooks/python/stack.h"
-#include "hooks/source.h"
+#include "hooks/stacks/stall_stacks.h"
 #include "libinject/base/compiler.h"
 #include "libinject/context/sampler.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
+#include "libinject/runtime/own_library.h"
 #include "libinject/runtime/real_function.h"
 #include "libinject/trace/layout.h"
 
@@ -31,7 +34,6 @@ using Real = runtime::RealFunction<Function*>;
 constinit std::atomic<bool> g_seen{false};
 
 // --- what a row says about its call
-// --------------------------------------------------------------------------
 
 constexpr uint8_t kUnknownDirection = 255;
 
@@ -53,11 +55,14 @@ LaunchOn launch(cudaStream_t stream) noexcept {
 trace::CallDetail on(cudaStream_t stream, uint64_t bytes = 0) noexcept {
   return detail(bytes, stream, kUnknownDirection);
 }
-// The event's handle stands in `bytes`: it joins a record with the waits for it.
-trace::CallDetail on_event(cudaEvent_t event, cudaStream_t stream = nullptr) noexcept {
-  return detail(reinterpret_cast<uintptr_t>(event), stream, kUnknownDirection);
+// The event joins its record with the waits for it.
+trace::EventDetail on_event(cudaEvent_t event, cudaStream_t stream = nullptr) noexcept {
+  return {reinterpret_cast<uintptr_t>(event), 0, low_bits(stream), 0};
 }
-// Never 0, which stands for "not known". One in 65536 of two addresses look alike, of twenty steps none.
+trace::EventDetail on_device() noexcept {
+  return on_event(nullptr);
+}
+// Never 0, which means "not known". Two addresses collide once in 65536; those of twenty steps do not.
 uint16_t mixed(const void* address) noexcept {
   const auto mixed =
       static_cast<uint16_t>(reinterpret_cast<uintptr_t>(address) * UINT64_C(0x9e3779b97f4a7c15) >> 48);
@@ -81,29 +86,31 @@ const void* source(const cudaMemcpy3DParms* p) noexcept {
 }
 
 // --- the common path
-// -----------------------------------------------------------------------------------------
 
 // torch.profiler needs CUPTI for itself, and only hooked symbols tell when it comes.
 bool must_leave_cupti_alone() noexcept {
-  return !injection::is_preloaded() && !runtime::config().asks_for(runtime::Source::kCupti) &&
-         injection::is_loaded("libtorch");
+  return !runtime::is_preloaded() && !runtime::config().asks_for(runtime::Source::kCupti) &&
+         runtime::is_loaded("libtorch");
 }
 
 // First sight of CUDA in this process: CUPTI has to be there before the job's context is.
 GW_COLD void meet_cuda(const void* caller) noexcept {
   if (g_seen.exchange(true)) return;
-  record::put_source(
-      "cuda", injection::is_preloaded() ? "on" : "not preloaded; what CUPTI tells of calls is recorded");
+  constexpr record::SourceStatus kNotPreloaded = {
+      trace::SourceState::NotPreloaded,
+      "not preloaded: CUDA calls are recorded as far as CUPTI reports them; start the job with LD_PRELOAD"};
+  constexpr record::SourceStatus kOn = {trace::SourceState::On};
+  record::put_source("cuda", runtime::is_preloaded() ? kOn : kNotPreloaded);
   write_modules();  // CUDA may have been loaded after recording began
   if (must_leave_cupti_alone()) {
     record::put_source(
-        "cupti",
-        "off, because without LD_PRELOAD torch.profiler could not be noticed and would find it "
-        "taken; GPUWATCH_TRACE=cuda,cupti asks for it");
+        "cupti", {trace::SourceState::Off,
+                  "off, to leave CUPTI to torch.profiler, which cannot be noticed without LD_PRELOAD; start "
+                  "the job with LD_PRELOAD, or set GPUWATCH_TRACE=cuda,cupti"});
   } else {
     hooks::cupti::on_cuda_evidence(caller);
   }
-  python::prepare_native_stacks();
+  stacks::prepare_native_stacks();
   if (runtime::config().is_on(runtime::Source::kSystem)) cuda::nvml::prepare();
 }
 
@@ -124,21 +131,13 @@ inline bool is_watched(const void* caller) noexcept {
 inline void finish(const record::Scope& scope, uint8_t flags, const LaunchOn& where, const void*) noexcept {
   record::leave(scope, flags, cuda::t_correlation, where.stream);
 }
-inline void finish(const record::Scope& scope, uint8_t flags, trace::CallDetail about,
-                   const void* caller) noexcept {
+template <class Detail>
+inline void finish(const record::Scope& scope, uint8_t flags, Detail about, const void* caller) noexcept {
   about.mutate_caller(reinterpret_cast<uintptr_t>(caller));
   record::leave(scope, flags, cuda::t_correlation, about.stream(), about);
 }
 
-// What can stop the calling thread for the device's sake.
-constexpr bool may_stall(trace::OpClass op_class) noexcept {
-  using trace::OpClass;
-  return op_class == OpClass::Sync || op_class == OpClass::Copy || op_class == OpClass::Alloc ||
-         op_class == OpClass::Free;
-}
-
-// The thread is inside a hooked symbol: CUPTI's callback hands it the correlation id and does not record
-// itself.
+// The thread is inside a hooked symbol: CUPTI's callback leaves the correlation id here and records nothing.
 class InSymbolHook {
  public:
   InSymbolHook() noexcept {
@@ -151,8 +150,10 @@ class InSymbolHook {
 template <Op op, class Describe, class Function, class... Args>
 inline cudaError_t intercept(Real<Function>& real, const void* own, const void* caller, Describe describe,
                              Args... args) noexcept {
+  using About = decltype(describe());
+  static_assert(std::is_same_v<About, LaunchOn> ? trace::launches_kernels(class_of(op)) : carries<About>(op));
   Function* function = real.get(caller, own);
-  // Nobody can call a runtime function without a runtime, except by looking the name up in the global scope.
+  // No CUDA runtime is loaded: the caller looked the name up in the global scope and found us.
   if (GW_UNLIKELY(!function)) return cudaErrorInitializationError;
   if (!is_watched(caller)) return function(args...);
   const record::Scope scope = record::enter(id(op));
@@ -160,11 +161,11 @@ inline cudaError_t intercept(Real<Function>& real, const void* own, const void* 
   const InSymbolHook in_hook;
   const cudaError_t result = function(args...);
   finish(scope, result == cudaSuccess ? 0 : trace::kFailed, describe(), caller);
-  if constexpr (may_stall(kOperations[id(op)].op_class)) {
-    python::note_native_training_thread();
-    python::maybe_record_stack(scope);
+  if constexpr (trace::stalls_on_device(class_of(op))) {
+    stacks::note_native_training_thread();
+    stacks::maybe_record_stack(scope);
   }
-  if constexpr (kOperations[id(op)].op_class == trace::OpClass::Sync) context::maybe_sample(scope.begin);
+  if constexpr (class_of(op) == trace::OpClass::Sync) context::maybe_sample(scope.begin);
   return result;
 }
 
@@ -179,13 +180,12 @@ void on_driver_start() noexcept {
 }
 
 void on_recording() noexcept {
-  if (!runtime::config().is_on(runtime::Source::kCuda)) record::put_source("cuda", "off by GPUWATCH_TRACE");
+  if (!runtime::config().is_on(runtime::Source::kCuda)) record::put_source("cuda", {trace::SourceState::Off});
 }
 
 }  // namespace gpuwatch::hooks::cudart
 
 // --- the interposers, from the table
-// ---------------------------------------------------------------------------
 
 using namespace gpuwatch;
 using namespace gpuwatch::hooks::cudart;

@@ -8,7 +8,7 @@
 
 #include "cuda/cupti/others.h"
 #include "cuda/cupti/session.h"
-#include "hooks/operations.h"
+#include "hooks/core/operations.h"
 #include "libinject/base/errno_guard.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
@@ -16,38 +16,9 @@
 namespace gpuwatch::hooks::cupti {
 namespace {
 
-using trace::OpClass;
-
-// What callbacks are worth their cost for: whatever gives the device work, waits for it, or may block.
-// Events, streams and queries are seen through the symbols alone; a training loop polls them thousands of
-// times a second.
-constexpr bool is_wanted(OpClass op_class) {
-  switch (op_class) {
-    case OpClass::Launch:
-    case OpClass::GraphLaunch:
-    case OpClass::Copy:
-    case OpClass::Memset:
-    case OpClass::Sync:
-    case OpClass::Alloc:
-    case OpClass::Free:
-    case OpClass::Capture:
-    case OpClass::GraphBuild:
-    case OpClass::StreamWait:
-    case OpClass::HostFunction:
-    case OpClass::ModuleLoad:
-      return true;
-    default:
-      return false;
-  }
-}
-
-constexpr bool is_cuda(std::string_view name) {
-  return name.starts_with("cu") || name.starts_with("__cuda");
-}
-
 constexpr size_t count_wanted() {
   size_t count = 0;
-  for (const OperationInfo& info : kOperations) count += is_cuda(info.name) && is_wanted(info.op_class);
+  for (const OperationInfo& info : kOperations) count += trace::wants_callback(info.op_class);
   return count;
 }
 
@@ -61,7 +32,7 @@ constexpr auto kByName = [] {
   size_t n = 0;
   for (uint16_t op = 0; op < static_cast<uint16_t>(Op::kCount); ++op) {
     const OperationInfo& info = kOperations[op];
-    if (is_cuda(info.name) && is_wanted(info.op_class)) table[n++] = {info.name, {op, info.op_class}};
+    if (trace::wants_callback(info.op_class)) table[n++] = {info.name, {op, info.op_class}};
   }
   std::sort(table.begin(), table.end(), [](const Named& a, const Named& b) { return a.name < b.name; });
   return table;
@@ -99,7 +70,7 @@ constexpr uint32_t kExitLimitMs = 100;
 void on_cuda_evidence(const void*) noexcept {
   if (g_started.exchange(true)) return;
   if (!runtime::config().is_on(runtime::Source::kCupti)) {
-    record::put_source("cupti", "off by GPUWATCH_TRACE");
+    record::put_source("cupti", {trace::SourceState::Off});
     return;
   }
   const base::ErrnoGuard keep_errno;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The source `cupti`: the device timeline, and the CUDA calls that go around the hooked symbols.
-// Thread safety: any. Errors: none; what cannot be had is said in the trace (table Source).
+// The source `cupti`: the device timeline, and the CUDA calls that do not go through the hooked symbols.
+// Thread safety: any. Errors: none; what is not available is said in the trace (table Source).
 #pragma once
 
 namespace gpuwatch::hooks::cupti {
@@ -10,13 +10,13 @@ namespace gpuwatch::hooks::cupti {
 // libcupti), where creating a context costs hundreds.
 void on_cuda_evidence(const void* caller) noexcept;
 
-// Before the process ends without exit handlers (_exit): fetches what the device has finished. At most 100
-// ms; exit() does it by itself.
+// Before the process ends without exit handlers (_exit): fetches the device records that are complete. At
+// most 100 ms. exit() needs no call.
 void before_exit() noexcept;
 
-// Around all that a tool does whose own calls to CUPTI are not seen: CUPTI is its until take_back(), as often
-// called. `tool` is what people call it. False: we have no business with CUPTI here, and no take_back() is
-// due.
+// Around the use of CUPTI by a tool whose calls we cannot see: our session releases CUPTI, until take_back()
+// was called as often. `tool` is its name in reports. False: our session does not run, and take_back() must
+// not be called.
 bool make_way(const char* tool) noexcept;
 void take_back() noexcept;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands between another profiler of the process and CUPTI: each call first makes our session yield, then
-// goes through unchanged, and what it did is noted, to know when we may come back. Two things are replaced,
-// for both lead to CUPTI calling back: the tool's buffer callbacks by ours, which hand each buffer to whom it
-// belongs, and the tool's subscriber function by one that calls it. CUPTI's answer is the tool's answer.
+// Interposes the CUPTI calls of another profiler in the process: each call first makes our session release
+// CUPTI, then goes through unchanged, and its effect is noted, to know when we may use CUPTI again. Two
+// arguments are replaced, because CUPTI calls them back: the tool's buffer callbacks by ours, which pass
+// each buffer to its owner, and the tool's subscriber function by one that calls it. The tool gets CUPTI's
+// own result.
 #include <cupti.h>
 
 #include "cuda/cupti/api.h"
@@ -21,8 +22,8 @@ constexpr const char* kSonames[] = {"libcupti.so.13", "libcupti.so.12", "libcupt
 template <class Function>
 using Real = runtime::RealFunction<Function*>;
 
-// What a call answers where the real function is not to be found: nobody can call it then, except by looking
-// the name up in the global scope.
+// What a call returns if the real function is not found: the caller looked the name up in the global scope,
+// where only ours is.
 constexpr CUptiResult kAbsent = CUPTI_ERROR_NOT_INITIALIZED;
 
 void nothing() noexcept {}
@@ -73,7 +74,7 @@ extern "C" GW_EXPORT CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, 
 }
 
 // The C++ name differs, so that the header's declaration does not clash; the assembler name is the API's.
-// (A parameter of a type in an unnamed namespace would make the function local, and nobody would call it.)
+// (A parameter of a type in an unnamed namespace would make the function local, and no call would reach it.)
 using SubscribeV2 = CUptiResult(CUpti_SubscriberHandle*, CUpti_CallbackFunc, void*, void*);
 GW_EXPORT CUptiResult gw_cuptiSubscribe_v2(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback,
                                            void* user_data, void* parameters) __asm__("cuptiSubscribe_v2");

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// getenv, which answers the variables of the injection protocols with this library's path where they are
-// unset. The environment itself is not changed: the job's children, and the job when it looks, find it as it
-// was. What is set is never overridden: it names another tool, or none.
+// getenv, which returns this library's path for the injection variables of CUDA and NVTX that are not set.
+// The environment itself is unchanged: the job's children see it as it was, and so does the job in environ.
+// A variable that is set is never overridden: it names another tool, or none.
+#include "hooks/injection/getenv.h"
+
 #include <dlfcn.h>
 
 #include <atomic>
 #include <cstring>
 
-#include "hooks/injection/injection.h"
-#include "hooks/libc/next_definition.h"
-#include "hooks/source.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/errno_guard.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
+#include "libinject/runtime/next_definition.h"
+#include "libinject/runtime/own_library.h"
 
 extern "C" char** environ;
 
@@ -25,7 +26,7 @@ using Getenv = char* (*)(const char*);
 constinit std::atomic<bool> g_is_armed{false};
 constinit std::atomic<Getenv> g_next{nullptr};
 
-// Of a process where nobody stands behind us: this library was opened, and calls itself.
+// No definition comes after ours: this library was opened and not preloaded.
 char* look_up(const char* name) noexcept {
   const size_t length = std::strlen(name);
   for (char** entry = environ; entry && *entry; ++entry) {
@@ -35,15 +36,15 @@ char* look_up(const char* name) noexcept {
 }
 
 GW_COLD Getenv find_next() noexcept {
-  constexpr libc::Wanted kWanted{"getenv", libc::gnu_hash("getenv")};
+  constexpr runtime::WantedSymbol kWanted{"getenv", runtime::gnu_hash("getenv")};
   void* found = nullptr;
-  libc::find_next_definitions(&kWanted, &found, 1);
+  runtime::find_next_definitions(&kWanted, &found, 1);
   const Getenv next = found ? reinterpret_cast<Getenv>(found) : look_up;
   g_next.store(next, std::memory_order_relaxed);
   return next;
 }
 
-// Others may ask whether a tool is injected and act on it: only the driver is answered.
+// Other callers may act on the answer; only the CUDA driver gets it.
 bool is_driver(const void* caller) noexcept {
   Dl_info where;
   if (!dladdr || !dladdr(caller, &where) || !where.dli_fname) return false;
@@ -63,7 +64,7 @@ GW_COLD char* answer(const char* name, const void* caller) noexcept {
   } else if (!config.is_on(runtime::Source::kNvtx)) {
     return nullptr;
   }
-  return is_preloaded() ? const_cast<char*>(own_path()) : nullptr;
+  return runtime::is_preloaded() ? const_cast<char*>(runtime::own_path()) : nullptr;
 }
 
 }  // namespace

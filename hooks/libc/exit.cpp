@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // _exit: the end of every forked worker (Python's multiprocessing leaves by os._exit, past all exit
 // handlers). Async-signal-safe, like the real one: PyTorch's SIGTERM handler calls it.
-#include "hooks/cupti/cupti.h"
+#include "hooks/libc/exit.h"
+
 #include "hooks/libc/real.h"
 #include "hooks/libc/timed.h"
 #include "libinject/base/compiler.h"
@@ -10,6 +11,8 @@
 
 namespace gpuwatch::hooks::libc {
 namespace {
+
+constinit BeforeQuickExit g_before_quick_exit = nullptr;  // written in the constructor only
 
 // Not recorded: the vforked child whose exec failed, which shares its parent's memory but not its pid; and a
 // signal handler that interrupted its own thread in a table write (the thread is quiet then), whose lock it
@@ -20,8 +23,7 @@ bool is_end_of_this_process() noexcept {
 
 [[noreturn]] void quick_exit(Function function, int code) noexcept {
   if (is_end_of_this_process()) {
-    cupti::before_exit();  // a job that leaves by os._exit() would lose its last half second of device
-                           // records
+    if (g_before_quick_exit) g_before_quick_exit();
     record::end_process(trace::EndReason::QuickExit, code);
   }
   if (const auto real_exit = real<void (*)(int)>(function)) real_exit(code);
@@ -29,6 +31,11 @@ bool is_end_of_this_process() noexcept {
 }
 
 }  // namespace
+
+void set_before_quick_exit(BeforeQuickExit function) noexcept {
+  g_before_quick_exit = function;
+}
+
 }  // namespace gpuwatch::hooks::libc
 
 using gpuwatch::hooks::libc::Function;

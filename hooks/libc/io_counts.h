@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each thread asked the system for by way of input: the sums over its hooked Read, Open, Stat and
-// Receive calls of any length, also those far below the threshold of a record. A wrapper around a longer call
-// (a batch's fetch) takes the difference of two moments. Calls inside another hooked call are part of that
-// one; our own calls count for nothing, and nothing is counted while nothing is recorded. What is not seen:
-// reads inside libc (fread of a C library), through memory maps, by other threads, io_uring. Thread safety:
-// each thread its own, so a signal handler's reads count as its thread's. Cost: about 1 ns a call.
+// The input of each thread: totals over its hooked Read, Open, Stat and Receive calls of any length, also of
+// those too short to be recorded. A wrapper around a longer call (the fetch of a batch) takes the difference
+// of two readings. A call inside another hooked call counts as part of the outer one; our own calls do not
+// count, and nothing counts while recording is off. Not seen: reads inside libc (fread), through memory
+// maps, by other threads, by io_uring. Thread safety: each thread has its own totals, so the reads of a
+// signal handler count for its thread. Cost: about 1 ns a call.
 #pragma once
 
 #include <cstdint>
 
-#include "hooks/operations.h"
+#include "hooks/core/operations.h"
 #include "libinject/base/compiler.h"
 
 namespace gpuwatch::hooks::libc {
@@ -27,21 +27,12 @@ inline const IoTotals& io_totals() noexcept {
   return t_io_totals;
 }
 
-// How a call adds to the totals.
-enum class Input : uint8_t { kNone, kRead, kOpen, kStat };
+// How a call adds to the totals: its time, and whether it opened a file.
+enum class Input : uint8_t { kNone, kOpen, kOther };
 
 constexpr Input input_of(Op op) noexcept {
-  switch (kOperations[id(op)].op_class) {
-    case trace::OpClass::Read:
-    case trace::OpClass::Receive:
-      return Input::kRead;
-    case trace::OpClass::Open:
-      return Input::kOpen;
-    case trace::OpClass::Stat:
-      return Input::kStat;
-    default:
-      return Input::kNone;
-  }
+  if (!trace::reads_input(class_of(op))) return Input::kNone;
+  return class_of(op) == trace::OpClass::Open ? Input::kOpen : Input::kOther;
 }
 
 // `ticks_before` are io_ticks as they were when the call began: a nested call has moved them, and has counted

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The interposers of libc.def. They are defined under our own names and exported under libc's by an asm
-// label: the headers' declarations carry nonnull, nothrow and fortify attributes that hold for callers, not
-// for us.
+// label: the nonnull, nothrow and fortify attributes of the headers' declarations are promises of callers.
+#include "hooks/libc/libc.h"
+
 #include <linux/magic.h>
 #include <poll.h>
 #include <pthread.h>
@@ -17,16 +18,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "hooks/injection/injection.h"
 #include "hooks/libc/sliced_wait.h"
 #include "hooks/libc/timed.h"
-#include "hooks/python/stack.h"
-#include "hooks/source.h"
+#include "hooks/stacks/stall_stacks.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/syscall.h"
 #include "libinject/context/mounts.h"
 #include "libinject/runtime/config.h"
+#include "libinject/runtime/own_library.h"
 #include "libinject/trace/layout.h"
 
 namespace gpuwatch::hooks::libc {
@@ -88,7 +88,7 @@ void leave_wait(const record::Scope& scope, const Call& call, int64_t result) no
 
 GW_COLD void record_wait(const record::Scope& scope, const Call& call, int64_t result) noexcept {
   leave_wait(scope, call, result);
-  python::maybe_record_stack(scope);
+  stacks::maybe_record_stack(scope);
 }
 
 void arm() noexcept {
@@ -98,9 +98,12 @@ void arm() noexcept {
 
 void on_recording() noexcept {
   g_threshold_ticks.store(base::ticks_of_ns(kThresholdNs), std::memory_order_relaxed);
-  record::put_source("io", !g_is_on                    ? "off by GPUWATCH_TRACE"
-                           : injection::is_preloaded() ? "on"
-                                                       : "not preloaded; waits and files are not seen");
+  using trace::SourceState;
+  constexpr record::SourceStatus kOff = {SourceState::Off}, kOn = {SourceState::On},
+                                 kNotPreloaded = {SourceState::NotPreloaded,
+                                                  "not preloaded: waits and file reads are not recorded; "
+                                                  "start the job with LD_PRELOAD"};
+  record::put_source("io", !g_is_on ? kOff : runtime::is_preloaded() ? kOn : kNotPreloaded);
   if (g_is_on) context::put_mounts({});
 }
 
@@ -119,6 +122,7 @@ using namespace gpuwatch::hooks::libc;
       return find_and_call<decltype(function)>(Function::name, Outcome::outcome, GW_UNPACK args);    \
     }                                                                                                \
     if (GW_LIKELY(!is_watching())) return function args;                                             \
+    static_assert(carries<gpuwatch::trace::IoDetail>(Op::name));                                     \
     constexpr Input kInput = input_of(Op::name);                                                     \
     const Call call{Op::name, Outcome::outcome, kInput, static_cast<uint32_t>(subject), GW_CALLER};  \
     return timed(call, Slicing<Function::name>::in_place_of(function, call.caller), GW_UNPACK args); \

@@ -1,13 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-// The open family: the mode is passed only where the flags ask for it, and Python's import of the modules to
-// wrap is noticed here (hooks/python/door.h).
+// The open family: the mode is passed only where the flags ask for it. The Python source notices imports
+// here (open.h).
+#include "hooks/libc/open.h"
+
 #include <fcntl.h>
 
+#include <atomic>
 #include <cstdarg>
 
 #include "hooks/libc/timed.h"
-#include "hooks/python/door.h"
 #include "libinject/base/compiler.h"
+
+namespace gpuwatch::hooks::libc {
+namespace {
+constinit std::atomic<OpenListener> g_open_listener{nullptr};
+}
+
+void set_open_listener(OpenListener listener) noexcept {
+  g_open_listener.store(listener, std::memory_order_relaxed);
+}
+
+}  // namespace gpuwatch::hooks::libc
 
 namespace {
 
@@ -29,7 +42,9 @@ int open_with(Function function, Op op, const void* caller, const char* path, Ar
   } else {
     fd = timed(Call{op, Outcome::opened, Input::kOpen, 0, caller}, found, arguments...);
   }
-  if (fd >= 0) gpuwatch::hooks::python::python_may_have_opened(path);
+  if (fd >= 0) {
+    if (const OpenListener listener = g_open_listener.load(std::memory_order_relaxed)) listener(path);
+  }
   return fd;
 }
 

@@ -19,12 +19,12 @@ bool is_before(const timespec& a, const timespec& b) noexcept {
 
 // The instant on `clock` at which the next look is due.
 timespec next_look(clockid_t clock) noexcept {
-  const uint64_t ns = base::clock_ns(clock) + python::ns_until_sample();
+  const uint64_t ns = base::clock_ns(clock) + stacks::ns_until_sample();
   return {static_cast<time_t>(ns / kNsPerSecond), static_cast<long>(ns % kNsPerSecond)};
 }
 
 int look() noexcept {
-  python::sample_workers();
+  stacks::sample_workers();
   errno = EINTR;
   return -1;
 }
@@ -36,7 +36,7 @@ int wait_for_semaphore(clockid_t clock, const timespec* until, Wait wait) {
   const bool is_cut = until && is_before(due, *until);
   const uint64_t begin = base::monotonic_ns();
   const int result = wait(is_cut ? &due : until);
-  python::note_waited(base::monotonic_ns() - begin);
+  stacks::note_waited(base::monotonic_ns() - begin);
   return is_cut && result != 0 && errno == ETIMEDOUT ? look() : result;
 }
 
@@ -44,11 +44,11 @@ int wait_for_semaphore(clockid_t clock, const timespec* until, Wait wait) {
 
 int sliced_poll(pollfd* fds, nfds_t count, int timeout_ms) {
   const auto wait = real<decltype(&sliced_poll)>(Function::poll);
-  const uint64_t until_look_ms = python::ns_until_sample() / kNsPerMs + 1;
+  const uint64_t until_look_ms = stacks::ns_until_sample() / kNsPerMs + 1;
   const bool is_cut = timeout_ms < 0 || until_look_ms < static_cast<uint64_t>(timeout_ms);
   const uint64_t begin = base::monotonic_ns();
   const int result = wait(fds, count, is_cut ? static_cast<int>(until_look_ms) : timeout_ms);
-  python::note_waited(base::monotonic_ns() - begin);
+  stacks::note_waited(base::monotonic_ns() - begin);
   return is_cut && result == 0 ? look() : result;
 }
 

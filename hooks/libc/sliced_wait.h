@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A wait of the interpreter's for data workers, cut where the waiting thread is due to look at them
-// (hooks/python/worker_stacks.h). After the look it answers as an interrupted call does (-1, EINTR): CPython
-// then runs the handlers of signals that have come, works out what is left of its time and calls again, so
-// that time-outs and signals are what they were without us. Waiting on in here instead would swallow a signal
-// that came during the look, and answering so to anybody else's call might be taken for an error: only calls
-// from the interpreter itself, and only inside a loader's next(), get here. Internal to hooks/libc. Thread
-// safety: any. Signal safety: as the functions themselves.
+// A wait of the Python interpreter for data workers, interrupted when the waiting thread is due to sample
+// their stacks (hooks/stacks/worker_stacks.h). After the sample it returns as an interrupted call does (-1,
+// EINTR): CPython then runs the handlers of pending signals, computes the remaining time and calls again, so
+// that time-outs and signals behave as without us. Going on with the wait in here would delay a signal that
+// came during the sample, and another caller might take EINTR for an error: only calls from the interpreter
+// itself, inside a loader's next(), are interrupted. Internal to hooks/libc. Thread safety: any. Signal
+// safety: as the functions themselves.
 #pragma once
 
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include <time.h>
 
 #include "hooks/libc/real.h"
-#include "hooks/python/worker_stacks.h"
+#include "hooks/stacks/worker_stacks.h"
 
 namespace gpuwatch::hooks::libc {
 
@@ -35,7 +35,7 @@ struct Slicing {
   struct Slicing<Function::name> {                                                          \
     using Real = decltype(&sliced_##name);                                                  \
     static Real in_place_of(Real real, const void* caller) noexcept {                       \
-      const bool is_cut = python::is_watching_workers() && python::is_interpreters(caller); \
+      const bool is_cut = stacks::is_watching_workers() && stacks::is_interpreters(caller); \
       return is_cut ? sliced_##name : real;                                                 \
     }                                                                                       \
   };

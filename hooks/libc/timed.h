@@ -9,16 +9,16 @@
 #include <cerrno>
 #include <cstdint>
 
+#include "hooks/core/operations.h"
 #include "hooks/libc/io_counts.h"
 #include "hooks/libc/real.h"
-#include "hooks/operations.h"
 #include "libinject/record/recorder.h"
 
 namespace gpuwatch::hooks::libc {
 
-// A shorter call is not recorded. 50 us is several times what a context switch and a wake-up cost (5 to 20
-// us), so what is below did not wait for anybody but the scheduler, and it bounds a thread that does nothing
-// but wait to 20 000 records, 480 KB, a second.
+// A shorter call is not recorded. 50 us is several times the cost of a context switch and a wake-up (5 to 20
+// us), so a shorter wait was at most a wait for the scheduler; and a thread that only waits writes at most
+// 20 000 records, 480 KB, a second.
 inline constexpr uint64_t kThresholdNs = 50'000;
 
 // kThresholdNs in ticks; set when recording starts, inherited by forked children.

@@ -2,10 +2,11 @@
 // Interposers for NCCL, one per row of nccl.def: find the real function, note the call, call, record. Defined
 // under our own names and exported under NCCL's, so that nccl.h is not needed. Unseen here: an NCCL that was
 // linked statically into the framework (conda builds of PyTorch, XLA).
-#include "hooks/evidence.h"
+#include "hooks/nccl/nccl.h"
+
+#include "hooks/core/evidence.h"
+#include "hooks/core/operations.h"
 #include "hooks/nccl/nccl_api.h"
-#include "hooks/operations.h"
-#include "hooks/source.h"
 #include "libinject/base/compiler.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
@@ -44,7 +45,7 @@ About group() noexcept {
 }
 
 GW_COLD void meet_nccl() noexcept {
-  if (!g_seen.exchange(true)) record::put_source("nccl", "on");
+  if (!g_seen.exchange(true)) record::put_source("nccl", {trace::SourceState::On});
 }
 
 inline bool is_watched() noexcept {
@@ -79,7 +80,7 @@ inline Result intercept(Op op, runtime::RealFunction<Function*>& real, const voi
 }  // namespace
 
 void on_recording() noexcept {
-  if (!runtime::config().is_on(runtime::Source::kNccl)) record::put_source("nccl", "off by GPUWATCH_TRACE");
+  if (!runtime::config().is_on(runtime::Source::kNccl)) record::put_source("nccl", {trace::SourceState::Off});
 }
 
 }  // namespace gpuwatch::hooks::nccl
@@ -93,6 +94,7 @@ using gpuwatch::hooks::Op;
 #define GW_NCCL(name, params, args, op_class, about)                                                       \
   extern "C" GW_EXPORT Result gw_nccl_##name params __asm__(#name);                                        \
   extern "C" GW_EXPORT Result gw_nccl_##name params {                                                      \
+    static_assert(gpuwatch::hooks::carries<gpuwatch::trace::CallDetail>(Op::name));                        \
     static constinit gpuwatch::runtime::RealFunction<Result(*) params> real(#name, kSonames);              \
     return intercept(Op::name, real, reinterpret_cast<const void*>(&gw_nccl_##name), GW_CALLER,            \
                      [&](bool failed) noexcept { return failed ? group() : about; } GW_COMMA_UNPACK args); \

@@ -27,7 +27,7 @@ Name* keep(const char* text) noexcept;
 Name* keep(const wchar_t* text) noexcept;
 uint32_t id_of(Name* name) noexcept;  // 0 for null
 
-// Handles that another tool made stand for our names beside its own.
+// Handles of another NVTX tool, and our name for each.
 void associate(Handle handle, Name* name) noexcept;
 Name* associated(Handle handle) noexcept;
 

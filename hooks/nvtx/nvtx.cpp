@@ -6,25 +6,26 @@
 // One tool a process: where NVTX_INJECTION64_PATH names another, it has NVTX and we see nothing. To have
 // both, GPUWATCH_NVTX_FORWARD names the other one: it is initialised first, and what it has put into a table
 // is called after we have looked, with its own handles and range ids.
+#include "hooks/nvtx/nvtx.h"
+
 #include <dlfcn.h>
 
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
 
-#include "hooks/evidence.h"
-#include "hooks/injection/injection.h"
+#include "hooks/core/evidence.h"
+#include "hooks/core/operations.h"
 #include "hooks/nvtx/names.h"
 #include "hooks/nvtx/nvtx_api.h"
 #include "hooks/nvtx/ranges.h"
-#include "hooks/operations.h"
-#include "hooks/source.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/errno_guard.h"
 #include "libinject/base/text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
+#include "libinject/runtime/own_library.h"
 #include "libinject/trace/layout.h"
 
 namespace gpuwatch::hooks::nvtx {
@@ -95,6 +96,10 @@ Event plain(uint32_t name) noexcept {
   event.name = name;
   return event;
 }
+
+static_assert(carries<trace::RangeDetail>(Op::nvtx_thread_range) &&
+              carries<trace::RangeDetail>(Op::nvtx_process_range) &&
+              carries<trace::RangeDetail>(Op::nvtx_mark));
 
 void put(Op op, const OpenRange& range, uint64_t end, uint32_t thread) noexcept {
   const Event& event = range.event;
@@ -350,7 +355,7 @@ const char* file_name(const char* path) noexcept {
 // Where the variable is set, it names who has NVTX; null if that is us.
 const char* other_holder() noexcept {
   const char* set = std::getenv("NVTX_INJECTION64_PATH");
-  const char* own = injection::own_path();
+  const char* own = runtime::own_path();
   if (!set || !*set || !own || std::strcmp(file_name(set), file_name(own)) == 0) return nullptr;
   return file_name(set);
 }
@@ -373,7 +378,8 @@ int initialize(GetExportTable get_table) noexcept {
 #include "hooks/nvtx/nvtx.def"
 #undef GW_NVTX
 #undef GW_NVTX_RANGE
-  if (!g_is_used.exchange(true) && record::is_recording()) record::put_source("nvtx", "on");
+  if (!g_is_used.exchange(true) && record::is_recording())
+    record::put_source("nvtx", {trace::SourceState::On});
   return 1;
 }
 
@@ -381,13 +387,14 @@ int initialize(GetExportTable get_table) noexcept {
 
 void on_recording() noexcept {
   if (!runtime::config().is_on(runtime::Source::kNvtx)) {
-    record::put_source("nvtx", "off by GPUWATCH_TRACE");
+    record::put_source("nvtx", {trace::SourceState::Off});
   } else if (g_is_used.load(std::memory_order_relaxed)) {
-    record::put_source("nvtx", "on");
+    record::put_source("nvtx", {trace::SourceState::On});
     write_thread_names();
   } else if (const char* holder = other_holder()) {
-    base::Text<256> state;
-    record::put_source("nvtx", state.add("held by ").add(holder).add(" (NVTX_INJECTION64_PATH)").c_str());
+    base::Text<256> text;
+    text.add("held by ").add(holder).add(" (NVTX_INJECTION64_PATH): ranges are not recorded");
+    record::put_source("nvtx", {trace::SourceState::Held, text.c_str(), holder});
   }
 }
 
@@ -403,6 +410,6 @@ extern "C" GW_EXPORT int gpuwatch_initialize_nvtx(nvtx::GetExportTable get_table
 // On the thread and in the middle of a module's first call into NVTX; 0 makes that module's calls do nothing.
 extern "C" GW_EXPORT int InitializeInjectionNvtx2(nvtx::GetExportTable get_table) {
   const auto own = reinterpret_cast<const void*>(&gpuwatch_initialize_nvtx);
-  void* first = injection::of_preloaded_copy("gpuwatch_initialize_nvtx", own);
+  void* first = gpuwatch::runtime::find_in_preloaded_copy("gpuwatch_initialize_nvtx", own);
   return first ? reinterpret_cast<nvtx::Initialize>(first)(get_table) : gpuwatch_initialize_nvtx(get_table);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Open ranges: of a thread (push and pop, nested for each domain) and of the process (start and end, by id,
-// on any two threads). A range becomes one record when it ends; what is open when a process ends leaves none.
-// Thread safety: any; no lock, no allocation after a thread's second level. A forked child starts with none
-// open: its parent's ranges are the parent's. Times in ticks.
+// on any two threads). A range becomes one record when it ends; a range still open when the process ends
+// leaves none. Thread safety: any; no lock, no allocation after a thread's second level. A forked child
+// starts with none open: its parent's ranges are the parent's. Times in ticks.
 #pragma once
 
 #include <cstdint>
@@ -31,7 +31,7 @@ int push(const Event& event, uint64_t now) noexcept;
 // False if this thread has no range of the domain open. `depth`: how many it has open then.
 bool pop(uint32_t domain, OpenRange* range, int* depth) noexcept;
 
-// `id` is not 0. What finds no room is counted as lost.
+// `id` is not 0. A range without room is counted as dropped.
 void open(RangeId id, const Event& event, uint64_t now) noexcept;
 // False for an id that is not open. `thread`: who opened it.
 bool close(RangeId id, OpenRange* range, uint32_t* thread) noexcept;

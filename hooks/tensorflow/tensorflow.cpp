@@ -1,37 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // How long a kernel of TensorFlow waits for a batch of tf.data, also inside a graph, where no Python runs.
 //
-// What is handed on. The symbol's own name holds the types of its parameters, so any version of TensorFlow
-// that binds to it passes `this` and one to three pointers: with the hidden argument of a result in memory
-// five words at most, all in integer registers, none on the stack. (Seen in the
-// headers and symbols of 2.21. With a non-const DatasetBase, as older ones have it, the name is another one,
-// which is not taken here.)
-// The result's type is in no name: a Status of one word, returned in memory that the caller names in a first,
-// hidden argument wherever it has a destructor (tensorflow::Status; absl::Status compiled by GCC), or in a
-// register where Clang compiled absl::Status, which newer releases mark trivial_abi. Six integer registers
-// handed on and one handed back serve either; which one it is, is told by the hidden argument lying on the
-// caller's stack. No TensorFlow header is needed, and nothing of its objects is read but the bool on that
-// stack.
+// Calling convention. The symbol's mangled name holds the types of its parameters, so each version of
+// TensorFlow that binds to it passes `this` and one to three pointers; with the hidden argument of a result
+// in memory that is at most five words, all in integer registers, none on the stack. (As in the headers and
+// symbols of 2.21. Older versions with a non-const DatasetBase have another name, which is not hooked.) The
+// type of the result is not part of the name: it is a Status of one word, returned in memory that the caller
+// names in a hidden first argument if the type has a destructor (tensorflow::Status; absl::Status compiled
+// by GCC), or in a register if Clang compiled absl::Status, which newer releases mark trivial_abi.
+// Forwarding six integer registers and returning one fits both; the hidden argument is recognized by
+// pointing into the caller's stack. No TensorFlow header is needed, and of its objects only the bool on that
+// stack is read.
 //
-// Where the function itself is. ld.so binds a caller to us whoever defines the symbol, so it is looked for in
-// the caller's own scope, behind us in the global one, in TensorFlow's libraries, and at last in the symbol
-// table of every loaded object. A symbol that nobody defines cannot be answered for: without us its caller
-// would not have been loaded, or would have ended here with ld.so's words, and so it does.
+// Finding the real function. ld.so binds a caller to us whichever library defines the symbol, so it is
+// looked for in the caller's own scope, after us in the global scope, in TensorFlow's libraries, and at last
+// in the symbol table of every loaded object. If no object defines it, the process ends as it would have
+// without us: with ld.so's message at the first call.
 #include <sys/syscall.h>
 
 #include <atomic>
 #include <cstdint>
 
-#include "hooks/evidence.h"
-#include "hooks/libc/next_definition.h"
-#include "hooks/operations.h"
-#include "hooks/python/graph_waits.h"
+#include "hooks/core/evidence.h"
+#include "hooks/core/operations.h"
+#include "hooks/python/frameworks/tf_graph_waits.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/syscall.h"
 #include "libinject/base/text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
+#include "libinject/runtime/next_definition.h"
 #include "libinject/runtime/real_function.h"
 
 namespace {
@@ -53,7 +52,7 @@ constexpr const char* kSonames[] = {"libtensorflow_cc.so.2", "libtensorflow_fram
 class TensorFlowFunction {
  public:
   explicit constexpr TensorFlowFunction(const char* symbol) noexcept
-      : real_(symbol, kSonames), wanted_{symbol, libc::gnu_hash(symbol)} {}
+      : real_(symbol, kSonames), wanted_{symbol, runtime::gnu_hash(symbol)} {}
 
   SixWords get(const void* caller, SixWords own) noexcept {
     const SixWords real = real_.get(caller, reinterpret_cast<void*>(own));
@@ -63,14 +62,14 @@ class TensorFlowFunction {
  private:
   GW_COLD SixWords find_anywhere() noexcept {
     void* found = nullptr;
-    libc::find_next_definitions(&wanted_, &found, 1);
+    runtime::find_next_definitions(&wanted_, &found, 1);
     if (!found) end_as_the_linker_would(wanted_.name);
     real_.keep(found);
     return reinterpret_cast<SixWords>(found);
   }
 
   runtime::RealFunction<SixWords> real_;
-  libc::Wanted wanted_;
+  runtime::WantedSymbol wanted_;
 };
 
 #define GW_TEXT(symbol) #symbol
@@ -79,7 +78,7 @@ class TensorFlowFunction {
 #include "hooks/tensorflow/tensorflow.def"
 #undef GW_TENSORFLOW
 
-// In a frame of this thread that called us: from ours up, stacks are mapped without a gap.
+// Whether the address lies in a frame of this thread above ours; stacks are mapped without a gap.
 bool is_on_callers_stack(uintptr_t address, const void* frame) noexcept {
   constexpr uintptr_t kNear = 2048;  // the kernel's own frame; its callers' lie above
   const auto own = reinterpret_cast<uintptr_t>(frame);
@@ -96,8 +95,9 @@ GW_COLD void note_unseen_loop() noexcept {
   static constinit std::atomic<bool> is_said{false};
   if (!is_said.exchange(true, std::memory_order_relaxed))
     record::put_source("tf.data loop",
-                       "a dataset was iterated by one kernel (for x in dataset in a tf.function, or "
-                       "Dataset.reduce); its waits for data are not seen");
+                       {trace::SourceState::Unavailable,
+                        "a tf.function or Dataset.reduce iterates a dataset inside one kernel: waits for its "
+                        "data are not recorded; iterate it in Python to see them"});
 }
 
 }  // namespace
@@ -142,9 +142,10 @@ extern "C" GW_EXPORT uintptr_t gw_tensorflow_set_iterator(uintptr_t a, uintptr_t
   return real(a, b, c, d, e, f);
 }
 
-// Status DoCompute(OpKernelContext* context), once for a whole loop. Inside it the iterator is asked through
-// its own class, and autograph's loop body runs as a stage of the pipeline (ScanDataset), whose functions
-// have local names: waits cannot be told from work there. That this happened can be told.
+// Status DoCompute(OpKernelContext* context), once for a whole loop. Inside it the iterator is called
+// through its own class, and the loop body of autograph runs as a stage of the pipeline (ScanDataset), whose
+// functions have no exported names: waits for data cannot be separated from work there. Only the fact that
+// it happened is recorded.
 extern "C" GW_EXPORT uintptr_t gw_tensorflow_reduce_dataset(
     uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintptr_t e,
     uintptr_t

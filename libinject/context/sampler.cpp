@@ -149,10 +149,10 @@ void put_memory_facts() noexcept {
 
 void on_recording() noexcept {
   if (!runtime::config().is_on(runtime::Source::kSystem)) {
-    record::put_source("system", "off by GPUWATCH_TRACE");
+    record::put_source("system", {trace::SourceState::Off});
     return;
   }
-  record::put_source("system", "on");
+  record::put_source("system", {trace::SourceState::On});
   put_cpu_facts();
   put_memory_facts();
   g_next_sample.store(0, std::memory_order_relaxed);

@@ -99,14 +99,13 @@ void complain_about_config() noexcept {
   const auto& config = runtime::config();
   if (!config.complaint_name) return;
   base::Text<512> line;
+  line.add("ignoring ");
   if (config.complaint_value) {
-    line.add(config.complaint_name)
-        .add("=")
-        .add(config.complaint_value)
-        .add(" is not understood; using the default");
+    line.add(config.complaint_name).add('=').add(config.complaint_value);
+    line.add(": the value is not valid, the default is used; `gpuwatch doctor` lists the settings");
   } else {
     line.add(config.complaint_name, std::strcspn(config.complaint_name, "="));
-    line.add(" is no setting of gpuwatch; see `gpuwatch doctor` for those there are");
+    line.add(": there is no such setting; `gpuwatch doctor` lists the settings");
   }
   base::say(line.c_str());
 }
@@ -117,7 +116,7 @@ bool refuse(const char* what, const char* where, int error) noexcept {
   switch (error) {
     case EACCES:
     case EPERM:
-      line.add("no permission");
+      line.add("permission denied");
       break;
     case EROFS:
       line.add("read-only file system");
@@ -127,19 +126,19 @@ bool refuse(const char* what, const char* where, int error) noexcept {
       line.add("no space left");
       break;
     case EFBIG:
-      line.add("file size limit of this process");
+      line.add("file size limit of this process, ulimit -f");
       break;
     case ENOENT:
-      line.add("its parent directory does not exist");
+      line.add("the parent directory does not exist");
       break;
     case ENOMEM:
-      line.add("no memory to map it");
+      line.add("memory limit of this process, ulimit -v");
       break;
     default:
       line.add("error ").add(static_cast<uint64_t>(error));
       break;
   }
-  line.add("); set GPUWATCH_OUT to a directory that can be written");
+  line.add("); set GPUWATCH_OUT to a writable directory");
   base::say(line.c_str());
   g_state.store(State::kOff, std::memory_order_relaxed);
   return false;
@@ -170,7 +169,7 @@ bool start(const char* evidence) noexcept {
   g_place = &place;
   int error = 0;
   if (!find_run_place(&place, &error)) {
-    return refuse("make a run directory", runtime::config().out ? runtime::config().out : "here", error);
+    return refuse("create the run directory", runtime::config().out ? runtime::config().out : "here", error);
   }
   if (place.is_first && !runtime::config().out) hand_over(place.directory.c_str(), ".");
   if (!create_file(&place, &error)) return refuse("write to", place.directory.c_str(), error);

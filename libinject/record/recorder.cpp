@@ -241,6 +241,10 @@ void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
   finish(scope, flags, a, b, &detail);
 }
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
+           const trace::EventDetail& detail) noexcept {
+  finish(scope, flags, a, b, &detail);
+}
+void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
            const trace::CpuDetail& detail) noexcept {
   finish(scope, flags, a, b, &detail);
 }

@@ -58,10 +58,12 @@ struct Scope {
 // `object` is shown with the open call (a loader id, for example).
 [[nodiscard]] Scope enter(uint16_t op, uint32_t object = 0) noexcept;
 
-// Ends the call and records it. flags: trace::kFailed, kNested, ...; detail slots are counted here.
+// Ends the call and records it. flags: trace::kFailed, ...; detail slots are counted here.
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b) noexcept;
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
            const trace::CallDetail& detail) noexcept;
+void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
+           const trace::EventDetail& detail) noexcept;
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
            const trace::CpuDetail& detail) noexcept;
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b, const trace::IoDetail& detail) noexcept;
@@ -123,8 +125,15 @@ GW_DECLARE_PUT(Mount, "")
 GW_DECLARE_PUT(DeviceSample, "")
 #undef GW_DECLARE_PUT
 
-void put_source(const char* name, const char* state) noexcept;  // "cupti", "on"
-void put_fact(const char* key, const char* value) noexcept;     // "torch", "2.13.0"
+// What a source gives from now on. `text` is for people: what is missing, what follows, what to do; null
+// where the state says it all (On, Off, Held, Yielded). `holder`: of Held and Yielded.
+struct SourceStatus {
+  trace::SourceState state;
+  const char* text = nullptr;
+  const char* holder = nullptr;
+};
+void put_source(const char* name, const SourceStatus& status) noexcept;  // "cupti", {On}
+void put_fact(const char* key, const char* value) noexcept;              // "torch", "2.13.0"
 
 // (ticks, CLOCK_MONOTONIC, CLOCK_REALTIME, device) read together; `read_device_ns` may be null. The tightest
 // of five brackets is kept. About 2 us.

@@ -181,12 +181,37 @@ uint32_t new_id() noexcept {
   return is_recording() ? space::next_id() : 0;
 }
 
-void put_source(const char* name, const char* state) noexcept {
+namespace {
+
+using SourceText = base::Text<256>;
+
+SourceText text_of(const char* name, const SourceStatus& status) noexcept {
+  SourceText text;
+  if (status.text) return text.add(status.text);
+  switch (status.state) {
+    case SourceState::On:
+      return text.add("on");
+    case SourceState::Off:
+      return text.add("off by GPUWATCH_TRACE; add ").add(name).add(" to it to record this");
+    case SourceState::Held:
+      return text.add("held by ").add(status.holder);
+    case SourceState::Yielded:
+      return text.add("yielded to ").add(status.holder);
+    default:
+      return text.add("not recorded");
+  }
+}
+
+}  // namespace
+
+void put_source(const char* name, const SourceStatus& status) noexcept {
   SourceFields fields;
   fields.process = process_ordinal();
   fields.name = intern(name);
-  fields.state = intern(state);
+  fields.text = intern(text_of(name, status).c_str());
   fields.ticks = base::ticks();
+  fields.state = static_cast<uint8_t>(status.state);
+  fields.holder = intern(status.holder);
   put(fields);
 }
 
@@ -248,7 +273,7 @@ void lose(const char* reason, uint64_t count) noexcept {
 }
 
 void write_losses() noexcept {
-  if (const uint64_t torn = take_torn_records()) lose("record interrupted by a signal handler's", torn);
+  if (const uint64_t torn = take_torn_records()) lose("records interrupted by a signal handler", torn);
   for (auto& loss : g_losses) {
     const char* reason = loss.reason.load(std::memory_order_acquire);
     const uint64_t count = reason ? loss.count.exchange(0, std::memory_order_relaxed) : 0;

@@ -9,7 +9,7 @@
 namespace gpuwatch::trace {
 
 inline constexpr uint16_t kMajorVersion = 1;  // a reader refuses a newer major
-inline constexpr uint16_t kMinorVersion = 2;  // additions that an older reader may ignore
+inline constexpr uint16_t kMinorVersion = 3;  // additions that an older reader may ignore
 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kSegmentBytes = 4u << 20;  // the file grows, and is mapped, in steps of this size
@@ -33,7 +33,7 @@ inline constexpr uint8_t kFailed = 8;
 inline constexpr uint8_t kScaledBytes = 16;  // b counts KiB
 inline constexpr uint8_t kSourcePageable = 32;
 inline constexpr uint8_t kDestinationPageable = 64;
-inline constexpr uint8_t kNested = 128;
+// 128 is reserved: until 1.2 it meant "nested", and nothing set it.
 
 inline constexpr uint32_t kNoParent = 0xffffffff;
 

@@ -47,11 +47,11 @@ class DebugOffsets {
 const char* read_debug_offsets(ForeignMemory& memory, int minor, uint64_t runtime,
                                PythonLayout& to) noexcept {
   uint64_t words[kWords];
-  if (!memory.read(runtime, words, sizeof words)) return "off: this interpreter's memory cannot be read";
+  if (!memory.read(runtime, words, sizeof words)) return "this interpreter's memory cannot be read";
   const uint64_t version = words[kVersionWord] >> 16;  // PY_VERSION_HEX without micro and serial
   if (std::memcmp(words, "xdebugpy", 8) != 0 || version != (uint64_t{3} << 8 | static_cast<uint64_t>(minor)))
-    return "off: this interpreter does not describe its structures";
-  if (words[kFreeThreadedWord]) return "off: this Python is a free-threaded build";
+    return "this interpreter does not describe its structures";
+  if (words[kFreeThreadedWord]) return "free-threaded Python is not supported";
   const GroupPlaces& group = minor == 13 ? kGroups13 : kGroups14;
   DebugOffsets offsets(words);
   to.minor = static_cast<uint16_t>(minor);
@@ -72,7 +72,7 @@ const char* read_debug_offsets(ForeignMemory& memory, int minor, uint64_t runtim
   to.code_first_line = offsets.at(group.code + 5);
   to.code_bytecode = offsets.at(group.code + 9);
   to.ascii_bytes = 40;  // as in 3.12
-  return offsets.is_plausible() ? nullptr : "off: this interpreter does not describe its structures";
+  return offsets.is_plausible() ? nullptr : "this interpreter does not describe its structures";
 }
 
 }  // namespace
@@ -84,7 +84,7 @@ const char* find_layout(ForeignMemory& memory, int minor, uint64_t runtime, Pyth
     return nullptr;
   }
   if (minor == 13 || minor == 14) return read_debug_offsets(memory, minor, runtime, to);
-  return "off: the structures of this Python are not known";
+  return "the structures of this Python version are not known";
 }
 
 }  // namespace gpuwatch::unwind

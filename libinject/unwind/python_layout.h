@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Where CPython keeps what a walk over its frames reads: private structures that differ between minor
 // versions. Nothing here trusts a layout: a walk checks every object it meets, and the Python source compares
-// a first walk with the interpreter's own account before it uses the second (hooks/python/stall.cpp).
-// Thread and signal safety: yes.
+// a first walk with the interpreter's own account before it uses the second
+// (hooks/python/interpreter/frame_check.cpp). Thread and signal safety: yes.
 #pragma once
 
 #include <cstdint>

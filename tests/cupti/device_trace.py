@@ -45,6 +45,7 @@ class DeviceTrace:
         self.tables = trace.all_tables
         self.calls = trace.all_calls
         self.state = trace.state
+        self.source = trace.source
         self.lost = {row["reason"]: row["count"] for row in trace.tables("Loss")}
         self.kernels = {row["id"]: row for row in self.tables["KernelInfo"]}
         self.streams = {row["index"]: row for row in self.tables["StreamInfo"]}

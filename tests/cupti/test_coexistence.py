@@ -56,7 +56,7 @@ def events(lines):
 
 
 def states(trace):
-    return [row["state"] for row in trace.tables["Source"] if row["name"] == "cupti"]
+    return [row["text"] for row in trace.tables["Source"] if row["name"] == "cupti"]
 
 
 # "callbacks" subscribes with a name, which there is from 13.0 on.

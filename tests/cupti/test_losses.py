@@ -55,7 +55,7 @@ def category(report, name):
 
 def test_a_cupti_that_refuses(outcome):
     report, printed = outcome("cupti_fail_after 0\ncupti_fail_code 35\n")
-    assert report["coverage"]["sources"]["cupti"] == "refused by CUPTI, error 35"
+    assert report["coverage"]["sources"]["cupti"] == "refused by CUPTI (error 35): no device timeline"
     assert category(report, "device.unobserved") > 0
     assert category(report, "compute") == 0
     assert any("device busy and idle are not known" in sentence for sentence in report["limits"])
@@ -72,7 +72,7 @@ def test_a_cupti_that_fails_half_way_into_its_set_up(outcome, calls):
 
 def test_a_cupti_that_fails_in_mid_run(outcome):
     report, _ = outcome("cupti_fail_at_ms 900\n", steps=800)
-    assert "failed while recording, error 999" in report["coverage"]["sources"]["cupti"]
+    assert "failed while recording (CUPTI error 999)" in report["coverage"]["sources"]["cupti"]
     assert category(report, "device.unobserved") > 0
     assert any("failed while recording" in sentence for sentence in report["limits"])
 
@@ -91,4 +91,4 @@ def test_the_real_cupti_without_a_driver(inject, guest, build, sim_lib, run_dir,
     (libraries / "libcupti.so.13").symlink_to(real.resolve())
     done = inject([guest, "use"], env={"LD_LIBRARY_PATH": f"{libraries}:{real.resolve().parent}"})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert DeviceTrace(run_dir).state("cupti") == "no GPU here"
+    assert DeviceTrace(run_dir).state("cupti") == "Absent"

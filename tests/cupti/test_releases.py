@@ -19,7 +19,7 @@ def release(request, tmp_path):
 def test_device_timeline_equals_the_log(on_device, workloads, release, workload):  # noqa: F811
     version, env = release
     _, trace, truth = on_device([workloads / workload, "--steps", 8], env=env)
-    assert trace.state("cupti") == "on"
+    assert trace.state("cupti") == "On"
     assert trace.lost == {}
     assert {row["value"] for row in trace.tables["Fact"] if row["key"] == "cupti"} == {str(version)}
     assert_same_timeline(trace, truth, "kernel")
@@ -33,7 +33,7 @@ def test_device_timeline_equals_the_log(on_device, workloads, release, workload)
 
 def test_calls_around_the_symbols(on_device, guest, release):  # noqa: F811
     _, trace, _ = on_device([guest, "around"], env=release[1])
-    assert trace.state("cupti") == "on"
+    assert trace.state("cupti") == "On"
     launched = {call.a for call in trace.calls if call.name == "cuLaunchKernel"}
     assert len(launched) == 3
     assert launched == {op.correlation for op in trace.of_kind("kernel")}

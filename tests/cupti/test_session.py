@@ -52,7 +52,7 @@ def assert_same_timeline(trace, truth, *kinds):
 @pytest.mark.parametrize("workload", ["sync_each_step", "pageable_copy", "exposed_copy", "two_streams", "trainer"])
 def test_device_timeline_equals_the_log(on_device, workloads, workload):
     _, trace, truth = on_device([workloads / workload, "--steps", 12])
-    assert trace.state("cupti") == "on"
+    assert trace.state("cupti") == "On"
     assert trace.lost == {}
     assert_same_timeline(trace, truth, "kernel")
     assert_same_timeline(trace, truth, "memset")
@@ -82,7 +82,7 @@ def test_device_is_described(on_device, workloads):
 
 def test_calls_around_the_symbols_are_recorded_once(on_device, guest):
     _, trace, truth = on_device([guest, "around"])
-    assert trace.state("cupti") == "on"
+    assert trace.state("cupti") == "On"
     by_name = {}
     for call in trace.calls:
         by_name.setdefault(call.name, []).append(call)
@@ -102,7 +102,9 @@ def test_calls_around_the_symbols_are_recorded_once(on_device, guest):
 
 def test_another_subscriber_keeps_its_place(on_device, guest):
     done, trace, _ = on_device([guest, "holder"])
-    assert trace.state("cupti") == "held by somebody else"
+    assert trace.state("cupti") == "Held"
+    assert trace.source("cupti")["holder"] == "somebody else"
+    assert trace.source("cupti")["text"] == "held by somebody else"
     assert trace.ops == []
     assert {"cudaMalloc", "cudaMemset", "cudaDeviceSynchronize"} <= {call.name for call in trace.calls}
     assert done.stderr == ""
@@ -117,14 +119,15 @@ def test_without_a_usable_cupti_the_job_runs_as_ever(inject, guest, sim_lib, run
     done = inject([guest, "use"], env={"LD_LIBRARY_PATH": alone, "GWSIM_TRUTH": tmp_path / "truth"})
     assert (done.returncode, done.stderr) == (0, "")
     trace = DeviceTrace(run_dir)
-    assert trace.state("cupti") in ("libcupti not found", "no GPU here")
+    assert trace.state("cupti") == "Absent"
+    assert trace.source("cupti")["text"].startswith(("libcupti not found", "no GPU found"))
     assert trace.ops == []
     assert len([call for call in trace.calls if call.name == "cudaMemsetAsync"]) == 10
 
 
 def test_off_by_setting(on_device, guest):
     _, trace, _ = on_device([guest, "use"], env={"GPUWATCH_TRACE": "cuda"})
-    assert trace.state("cupti") == "off by GPUWATCH_TRACE"
+    assert trace.state("cupti") == "Off"
     assert trace.ops == []
 
 

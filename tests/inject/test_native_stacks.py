@@ -15,7 +15,7 @@ def functions_of(program, addresses):
 
 def test_waits_carry_the_functions_that_led_to_them(recorded, guests):
     trace = recorded([guests / "stalls"])
-    assert trace.state("stacks") == "on"
+    assert trace.state("stacks") == "On"
     waits = [stack for stack in trace.stacks if stack.name == "pthread_cond_wait"]
     assert len(waits) >= 5  # of ten; what walks may cost is limited
     for stack in waits:
@@ -28,6 +28,7 @@ def test_waits_carry_the_functions_that_led_to_them(recorded, guests):
 def test_without_an_unwinder_it_is_said(recorded, guests):
     # CUPTI, where it is opened, brings libgcc_s along.
     trace = recorded([guests / "stalls_in_c"], env={"GPUWATCH_TRACE": "cuda,io"})
-    assert "no libgcc_s" in trace.state("stacks")
+    assert trace.state("stacks") == "Absent"
+    assert "no libgcc_s" in trace.source("stacks")["text"]
     assert trace.stacks == []
     assert "pthread_cond_wait" in {call.name for call in trace.calls("Wait")}

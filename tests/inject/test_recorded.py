@@ -151,7 +151,8 @@ def test_source_switched_off(recorded, guests):
     trace = recorded([guests / "waits"], env={"GPUWATCH_TRACE": "cuda"})
     assert not WAITS & names(trace)
     assert "cudaMemcpy" in names(trace)
-    assert trace.state("io").startswith("off")
+    assert trace.state("io") == "Off"
+    assert trace.source("io")["text"] == "off by GPUWATCH_TRACE; add io to it to record this"
 
 
 def test_value_that_is_not_understood(run_both, guests, run_dir):
@@ -190,7 +191,7 @@ def test_nccl(recorded, guests):
             assert call.end_ns - call.begin_ns >= 1e6
         elif "Group" not in call.name:
             assert call.a == 0x12345670
-    assert trace.state("nccl") == "on"
+    assert trace.state("nccl") == "On"
 
 
 def test_facts_about_the_machine(recorded, guests):

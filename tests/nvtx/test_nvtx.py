@@ -58,7 +58,7 @@ def test_every_call_with_its_times(record):
         if name != "registered":  # used twice
             assert_times(by_name[name], its_times)
     assert Counter(call.op_class for call in ranges(trace)) == {"Range": len(times) - 2 + 1, "ProcessRange": 1, "Mark": 1}
-    assert trace.state("nvtx") == "on"
+    assert trace.state("nvtx") == "On"
     assert trace.facts()["evidence"] == "nvtx"
     assert trace.tables("Loss") == []
 
@@ -158,7 +158,7 @@ def test_opened_by_nvtx_alone(inject, guest, libgpuwatch, run_dir):
     assert (done.returncode, done.stderr) == (0, "")
     trace = raw_trace.read_run(run_dir)
     assert {call.b for call in ranges(trace)} >= set(told(done.stdout))
-    assert trace.state("io").startswith("not preloaded")
+    assert trace.state("io") == "NotPreloaded"
 
 
 # --- beside another tool
@@ -194,7 +194,7 @@ def test_both_are_given_every_call(record, other_tool, alone):
 
 def test_a_tool_that_cannot_be_loaded_is_done_without(record):
     _, trace = record("calls", GPUWATCH_NVTX_FORWARD="/nonexistent.so")
-    assert trace.state("nvtx") == "on"
+    assert trace.state("nvtx") == "On"
 
 
 # --- the package that Python programs use

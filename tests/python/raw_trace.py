@@ -37,7 +37,7 @@ TABLES = {
     ),
     b"WORK": ("WorkerInfo", "loader:I worker:I pid:I thread:I"),
     b"LOSS": ("Loss", "process:I thread:I reason:s count:Q"),
-    b"SRCE": ("Source", "process:I name:s state:s ticks:Q"),
+    b"SRCE": ("Source", "process:I name:s text:s ticks:Q state:B holder:s"),
     b"FACT": ("Fact", "process:I key:s value:s"),
     b"SAMP": (
         "Sample",
@@ -61,6 +61,9 @@ OP_CLASSES = {
     56: "PinBatch", 57: "WorkerStart", 58: "OptimizerStep", 59: "Range", 60: "GarbageCollection", 61: "Checkpoint",
     63: "ProcessRange", 64: "Mark", 65: "BatchShape",
 }  # fmt: skip
+SOURCE_STATES = (
+    "Unknown", "On", "Partial", "Off", "NotPreloaded", "Absent", "Unavailable", "Held", "Yielded", "Failed"
+)  # fmt: skip
 RANGES = {"Range", "ProcessRange", "Mark"}  # RangeDetail; `a` is the domain's name and `b` the range's, as texts
 WITH_MOUNT = {"Read", "Write", "Open", "Receive", "Send"}  # IoDetail
 WITHOUT_STREAM = {"Fetch", "LoaderNext", "OptimizerStep", "BatchShape", *WITH_MOUNT}  # CpuDetail, IoDetail, ShapeDetail
@@ -110,9 +113,12 @@ class Trace:
     def facts(self):
         return {row["key"]: row["value"] for row in self.tables("Fact")}
 
-    def state(self, source):
+    def source(self, name):
         """What the source said about itself last."""
-        return [row["state"] for row in self.tables("Source") if row["name"] == source][-1]
+        return [row for row in self.tables("Source") if row["name"] == name][-1]
+
+    def state(self, source):
+        return SOURCE_STATES[self.source(source)["state"]]
 
 
 class Table:

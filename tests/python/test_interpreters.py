@@ -47,7 +47,7 @@ def check(plain, watched):
     (loader,) = trace.tables("LoaderInfo")
     line = next(i for i, text in enumerate(SCRIPT.read_text().splitlines(), 1) if "DataLoader(" in text)
     assert loader["location"].endswith(f"stub_train.py:{line}")
-    assert trace.state("python") == "on"
+    assert trace.state("python") == "On"
 
 
 @pytest.mark.parametrize("form", ["inline", "fork", "spawn"])

@@ -101,7 +101,7 @@ def by_thread(calls):
 def test_way(way, run_way):
     trace, log = run_way(way)
     iterators, batches, instances = WAYS[way]
-    assert trace.state("python") == "on"
+    assert trace.state("python") == "On"
     assert not trace.tables("Loss")
     assert len(trace.calls("LoaderStart")) == iterators
     assert sorted(row["instance"] for row in trace.tables("LoaderInfo")) == instances

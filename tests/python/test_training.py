@@ -55,7 +55,7 @@ def test_trace_agrees_with_program(options, run_both):
 
     trace, steps = watched.trace, watched.result["steps"]
     epochs, workers = options.get("epochs", 1), options.get("workers", 0)
-    assert trace.state("python") == "on"
+    assert trace.state("python") == "On"
     assert trace.facts()["python"] == watched.result["python"]
     assert len(returned(trace)) == steps
     assert len(trace.calls("OptimizerStep")) == steps

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
-#include "analyzer/io/printable.h"
 
 namespace gpuwatch::advise {
 
@@ -21,13 +21,14 @@ constexpr Threshold kThresholds[] = {
 };
 
 struct Advice {
-  std::string_view framework, has, lacks, setting, value, summary, snippet;
+  std::string_view framework, has, lacks;
+  const char *setting, *value;
+  std::string_view summary, snippet;
 };
 constexpr Advice kAdvice[] = {
-#define GW_PIPELINE(framework, has, lacks, setting, value, summary, snippet) \
+#define GW_FRAMEWORK_PIPELINE(framework, has, lacks, setting, value, summary, snippet) \
   {framework, has, lacks, setting, value, summary, snippet},
-#include "analyzer/advise/pipeline_words.def"
-#undef GW_PIPELINE
+#include "libinject/trace/frameworks.def"
 };
 
 bool holds(const model::Loader& loader, std::string_view words) {
@@ -52,7 +53,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
   Finding finding = make_finding(kInputPipeline, input, lost);
   finding.title = fmt::format("Data loading: training waits for {} {:.0f}% of each step",
-                              io::printable(loader->framework), 100 * lost);
+                              framework_name(loader->framework), 100 * lost);
   finding.evidence = {{"data stall", 100 * lost, "% of the step"},
                       {"available", double(input.process.cpu_count), "CPU cores"}};
   finding.fix.summary = advice->summary;

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// The versions of the frameworks in this process as Fact tables, once a process, together with what only a
+// call out of Python can find out: what the Python source sees, and whether stacks can be read. Thread
+// safety: the GIL must be held.
+#pragma once
+
+namespace gpuwatch::hooks::python {
+
+void put_versions() noexcept;  // cheap after the first time in a process
+
+}  // namespace gpuwatch::hooks::python
