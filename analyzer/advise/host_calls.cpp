@@ -13,8 +13,7 @@ using model::Ns;
 
 // What happens inside these is the input's affair, and has rules of its own.
 bool is_loaders(trace::OpClass op_class) {
-  return op_class == trace::OpClass::LoaderNext || op_class == trace::OpClass::LoaderStart ||
-         op_class == trace::OpClass::Fetch;
+  return takes_batch(op_class) || op_class == trace::OpClass::Fetch;
 }
 
 const model::Thread* training_thread(const RuleInput& input) {
@@ -23,7 +22,7 @@ const model::Thread* training_thread(const RuleInput& input) {
 }
 
 double bytes_of(const model::Thread& thread, const HostCall& call) {
-  const bool is_io = model::detail_kind(call.op_class) == model::DetailKind::kIo;
+  const bool is_io = detail_kind(call.op_class) == trace::DetailKind::kIo;
   return is_io && call.detail < thread.io_details.size() ? double(thread.io_details[call.detail].bytes()) : 0;
 }
 

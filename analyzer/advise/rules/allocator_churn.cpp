@@ -26,7 +26,7 @@ constexpr Threshold kThresholds[] = {
 };
 
 bool is_memory_call(const predict::HostEvent& event) {
-  return event.op_class == trace::OpClass::Alloc || event.op_class == trace::OpClass::Free;
+  return manages_memory(event.op_class);
 }
 
 // Where the script tells PyTorch's allocator to give its memory back: it asks for it again in the next step.

@@ -38,18 +38,10 @@ struct Work {
 
 // What has a rule of its own: saving, logging, collecting garbage, reading.
 bool is_something_else(const model::HostCall& call) {
-  switch (call.op_class) {
-    case OpClass::Write:
-    case OpClass::Flush:
-    case OpClass::Checkpoint:
-    case OpClass::GarbageCollection:
-    case OpClass::Read:
-    case OpClass::Open:
-    case OpClass::Stat:
-      return true;
-    default:
-      return false;
-  }
+  const OpClass op_class = call.op_class;
+  const bool reads_file = reads_input(op_class) && op_class != OpClass::Receive;
+  return reads_file || writes_output(op_class) || op_class == OpClass::Checkpoint ||
+         op_class == OpClass::GarbageCollection;
 }
 
 // Time of the training thread between two calls of the timeline, in which nothing was launched.
@@ -118,9 +110,8 @@ std::optional<Finding> on_device(const RuleInput& input, double share) {
 // Without a device the script's own computing cannot be told from the model's; sleeping (a simulated
 // environment, polling, rate limits) can.
 std::optional<Finding> on_cpu(const RuleInput& input) {
-  const HostCalls calls = training_calls(input, [](const model::HostCall& call) {
-    return call.op_class == OpClass::Sleep || call.op_class == OpClass::ChildWait;
-  });
+  const HostCalls calls =
+      training_calls(input, [](const model::HostCall& call) { return pauses(call.op_class); });
   const double share = calls.share(input);
   if (share < kLeastShare || double(calls.steps) < kLeastSteps * double(input.rank.steps.size()))
     return std::nullopt;

@@ -28,7 +28,7 @@ constexpr Threshold kThresholds[] = {
 
 // Outermost: what torch.save writes lies inside a checkpoint's call, which ends the search there.
 bool is_log(const HostCall& call) {
-  return call.op_class == OpClass::Write || call.op_class == OpClass::Flush;
+  return writes_output(call.op_class);
 }
 
 HostCalls logging_calls(const RuleInput& input) {

@@ -78,9 +78,9 @@ class StackOfACall : public testing::Test {
   void SetUp() override {
     run.texts = {{1, in(kPackages, "torch/_tensor.py:9 item") + "\n/w/train.py:20 step"},
                  {2, "/w/train.py:30 log"}};
-    thread.call_details.resize(2);
-    thread.call_details[0].mutate_caller(100);
-    thread.call_details[1].mutate_caller(200);
+    thread.event_details.resize(2);
+    thread.event_details[0].mutate_caller(100);
+    thread.event_details[1].mutate_caller(200);
     thread.calls = {call(10, 4, 0), call(30, 4, 0), call(50, 4, 0), call(70, 4, 1), call(90, 4, 0)};
     thread.stacks = {{10, 1}, {30, 1}, {50, 2}, {99, 2}};
   }
