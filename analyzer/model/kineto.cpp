@@ -126,9 +126,9 @@ void ProcessImport::describe(Process& process) const {
   process.rank = trace_.rank;
   process.world_size = trace_.world_size;
   process.imported_from = "torch.profiler";
-  process.sources["torch.profiler"] = "on";
+  process.sources["torch.profiler"] = {trace::SourceState::On, "on", ""};
   for (const char* absent : {"io", "python", "system"})
-    process.sources[absent] = "not in a trace of torch.profiler";
+    process.sources[absent] = {trace::SourceState::Absent, "not in a trace of torch.profiler", ""};
   if (!trace_.nccl_version.empty()) process.facts["nccl"] = trace_.nccl_version;
 }
 

@@ -210,6 +210,14 @@ struct Loader {
   uint32_t thread = kNone;  // index into Process::threads: the consumer
 };
 
+// What a source recorded, and in words for people.
+struct SourceStatus {
+  trace::SourceState state = trace::SourceState::Unknown;
+  std::string text;
+  std::string holder;  // who had it while it was held or yielded
+  bool is_on() const { return state == trace::SourceState::On; }
+};
+
 enum class EndState { kExited, kKilledOrRunning, kUnknown };
 
 struct MachineSample {  // trace::Sample with its time mapped
@@ -265,7 +273,7 @@ struct Process {
   std::vector<DeviceSample> device_samples;
   std::vector<Mount> mounts;
   std::vector<ModuleRange> modules;
-  std::map<std::string, std::string> sources;       // "cuda" -> "on"
+  std::map<std::string, SourceStatus> sources;      // "cuda" -> On
   std::map<std::string, std::string> facts;         // "torch" -> "2.13.0+cpu"
   std::map<std::string, uint64_t> dropped_records;  // reason -> records
   std::vector<TimeSpan> unobserved;                 // in time order: when nobody told us what the devices did

@@ -38,7 +38,7 @@ Job make_job() {
   process.training_thread = 0;
   process.threads.resize(1);
   process.threads[0].tid = 4242;
-  process.sources = {{"python", "on"}};
+  process.sources = {{"python", {trace::SourceState::On, "on", ""}}};
   process.facts = {{"torch", "2.13.0"}, {"python", "3.11.2"}};
   job.ranks.resize(1);
   job.rank().process = 0;
@@ -199,7 +199,7 @@ Job make_loader_job(const LoaderJob& wanted) {
 Job make_device_job(const std::vector<Action>& step, size_t steps) {
   Job job = make_job();
   model::Process& process = job.process();
-  process.sources["cuda"] = process.sources["cupti"] = "on";
+  process.sources["cuda"] = process.sources["cupti"] = {trace::SourceState::On, "on", ""};
   model::Device device;
   device.name = "Test device";
   device.multiprocessors = 100;

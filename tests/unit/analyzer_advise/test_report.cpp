@@ -107,7 +107,7 @@ TEST(Text, LetsNoNameTouchTheTerminal) {
   job.process().script = hostile;
   job.process().facts["torch"] = hostile;
   job.process().loaders[0].location = hostile;
-  job.process().sources["cupti"] = hostile;
+  job.process().sources["cupti"] = {trace::SourceState::Held, hostile, hostile};
   job.process().losses[hostile] = 1;
   job.run.damage = {hostile};
   Made made{std::move(job)};

@@ -164,8 +164,8 @@ TEST_F(Activity, LeavesOutWorkersThatWaitForAnIndexOrStart) {
 TEST_F(Activity, IsOfOneLoadersWorkersOnly) {
   add(2000, 10, 3, 13);
   add(2000, 10, 3, 77);
-  EXPECT_EQ(worker_activity(run, process, 0).samples, 0u);
-  EXPECT_EQ(worker_activity(run, process, 1).samples, 1u);
+  EXPECT_EQ(worker_activity(run, process, 0).stack_samples, 0u);
+  EXPECT_EQ(worker_activity(run, process, 1).stack_samples, 1u);
 }
 
 TEST_F(Activity, SurvivesTextsThatAreMissingOrSenseless) {
@@ -174,7 +174,7 @@ TEST_F(Activity, SurvivesTextsThatAreMissingOrSenseless) {
   add(2000, 10, 7, 11);
   add(2000, -5, 8, 11);
   add(2000, 10, 999, 11);
-  EXPECT_EQ(worker_activity(run, process, 0).samples, 0u);
+  EXPECT_EQ(worker_activity(run, process, 0).stack_samples, 0u);
 }
 
 }  // namespace
