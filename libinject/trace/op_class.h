@@ -38,17 +38,17 @@ enum Trait : uint16_t {
   kLaunchesKernels = 1 << 2,  // of these, kernels: what training does many times a step
   kStallsOnDevice = 1 << 3,   // may return only when the device has done something
   kWantsCallback = 1 << 4,    // is worth a CUPTI callback. Events and streams are not: a training loop uses
-                            // them thousands of times a second, and the symbols show them
-  kCommunicates = 1 << 5,    // a function of NCCL; of the host, not the collective on the device
-  kManagesMemory = 1 << 6,   // allocates or frees device or pinned memory
-  kOffCpu = 1 << 7,          // the thread is off its CPU inside, or waits for the device
-  kWaitsForThread = 1 << 8,  // until another thread or process does something
+                              // them thousands of times a second, and the symbols show them
+  kCommunicates = 1 << 5,     // a function of NCCL; of the host, not the collective on the device
+  kManagesMemory = 1 << 6,    // allocates or frees device or pinned memory
+  kOffCpu = 1 << 7,           // the thread is off its CPU inside, or waits for the device
+  kWaitsForThread = 1 << 8,   // until another thread or process does something
   kPauses = 1 << 9,         // until a time or a child process that the script chose: neither input nor output
   kReadsInput = 1 << 10,    // asks a file or a peer for data
   kWritesOutput = 1 << 11,  // to a file
   kTakesBatch = 1 << 12,    // the training thread asks a loader for data: next() and the start of an epoch
   kNamesLoader = 1 << 13,   // `a` is a LoaderInfo.id, of which iterators beside each other have several.
-                           // BatchShape has one, too, but is found through the Fetch that it lies in
+                            // BatchShape has one, too, but is found through the Fetch that it lies in
   kTransparent =
       1 << 14,  // says nothing of what a thread that launches does: the call around it, or its own code, does
   kIsRange = 1 << 15,  // what the job marked: no call, and no cause of what happens inside
