@@ -15,8 +15,7 @@ using model::Ns;
 
 // Calls inside these are part of data loading, which has its own rules.
 bool is_loader_call(trace::OpClass op_class) {
-  return op_class == trace::OpClass::LoaderNext || op_class == trace::OpClass::LoaderStart ||
-         op_class == trace::OpClass::Fetch;
+  return takes_batch(op_class) || op_class == trace::OpClass::Fetch;
 }
 
 const model::Thread* training_thread(const RuleInput& input) {
@@ -25,7 +24,7 @@ const model::Thread* training_thread(const RuleInput& input) {
 }
 
 double bytes_of(const model::Thread& thread, const HostCall& call) {
-  const bool is_io = model::detail_kind(call.op_class) == model::DetailKind::kIo;
+  const bool is_io = detail_kind(call.op_class) == trace::DetailKind::kIo;
   return is_io && call.detail < thread.io_details.size() ? double(thread.io_details[call.detail].bytes()) : 0;
 }
 

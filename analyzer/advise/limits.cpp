@@ -41,9 +41,9 @@ void add_sources(const model::Run& run, Limits& limits) {
                                     [](const model::Process& process) { return process.is_rank(); });
   for (const model::Process& process : run.processes) {
     if ((has_rank && !process.is_rank()) || !process.imported_from.empty()) continue;
-    for (const auto& [name, state] : process.sources) {
-      if (state == "on" || (name == "python" && !is_python(process))) continue;
-      std::string sentence = fmt::format("Source {}: {}.", io::printable(name), io::printable(state));
+    for (const auto& [name, status] : process.sources) {
+      if (status.is_on() || (name == "python" && !is_python(process))) continue;
+      std::string sentence = fmt::format("Source {}: {}.", io::printable(name), io::printable(status.text));
       if (seen.insert(sentence).second) limits.push_back({sentence, name == "cupti" || name == "python"});
     }
   }

@@ -126,21 +126,6 @@ Symbol symbolise(const model::ModuleRange& module, uint64_t address) {
   return entry->second;
 }
 
-// The Python line, where a wrapped Tensor method encloses the call.
-std::string python_line(const model::Run& run, const model::Thread& thread, uint32_t call) {
-  constexpr uint32_t kNear = 16;  // an enclosing call is a few records before; deeper nesting is not recorded
-  const model::HostCall& inner = thread.calls[call];
-  for (uint32_t i = call; i + kNear >= call; --i) {
-    const model::HostCall& outer = thread.calls[i];
-    if (outer.op_class == trace::OpClass::DeviceMove && outer.end >= inner.end) {
-      auto text = run.texts.find(outer.argument);
-      return text == run.texts.end() ? "" : text->second;
-    }
-    if (i == 0) break;
-  }
-  return "";
-}
-
 const model::ModuleRange* module_of(const model::Process& process, uint64_t address) {
   for (const model::ModuleRange& module : process.modules)
     if (address >= module.base && address - module.base < module.size) return &module;
@@ -182,21 +167,12 @@ std::string call_location(const model::Run& run, const model::Process& process, 
   if (thread >= process.threads.size() || call >= process.threads[thread].calls.size()) return "";
   const model::Thread& owner = process.threads[thread];
   const model::HostCall& host = owner.calls[call];
-  if (std::string line = python_line(run, owner, call); !line.empty()) return line;
   if (const auto frame = model::users_line_of(run, owner, host)) return frame->location();
   if (std::string line = native_line(run, process, owner, host); !line.empty()) return line;
-  switch (model::detail_kind(host.op_class)) {
-    case model::DetailKind::kCall:
-      if (host.detail >= owner.call_details.size()) return "";
-      return address_location(process, owner.call_details[host.detail].caller());
-    case model::DetailKind::kIo:
-      if (host.detail >= owner.io_details.size()) return "";
-      return address_location(process, owner.io_details[host.detail].caller());
-    case model::DetailKind::kCpu:
-    case model::DetailKind::kShape:
-      return "";
-  }
-  return "";
+  const bool has_io =
+      detail_kind(host.op_class) == trace::DetailKind::kIo && host.detail < owner.io_details.size();
+  const uint64_t caller = has_io ? owner.io_details[host.detail].caller() : model::caller_of(owner, host);
+  return caller ? address_location(process, caller) : "";
 }
 
 }  // namespace gpuwatch::advise

@@ -12,22 +12,6 @@ using model::kNone;
 using model::Ns;
 using trace::OpClass;
 
-bool is_transparent_when_launching(OpClass op_class) {
-  switch (op_class) {
-    case OpClass::Other:
-    case OpClass::OptimizerStep:
-    case OpClass::Range:
-    case OpClass::DeviceMove:
-    case OpClass::IndexSent:
-    case OpClass::BatchReceived:
-    case OpClass::WorkerStart:
-    case OpClass::BatchShape:
-      return true;
-    default:
-      return false;
-  }
-}
-
 bool is_transparent_when_loading(OpClass op_class) {
   return op_class != OpClass::Fetch && op_class != OpClass::Collate && !is_off_cpu(op_class);
 }
@@ -36,31 +20,11 @@ bool is_transparent_when_loading(OpClass op_class) {
 uint32_t deciding(std::span<const HostCall> calls, uint32_t enclosing, uint32_t inner, View view) {
   const OpClass op_class = calls[inner].op_class;
   if (view == View::kLoading) return is_transparent_when_loading(op_class) ? enclosing : inner;
-  if (is_transparent_when_launching(op_class)) return enclosing;
+  if (is_transparent(op_class)) return enclosing;
   return enclosing == kNone || op_class == OpClass::GarbageCollection ? inner : enclosing;
 }
 
 }  // namespace
-
-bool is_off_cpu(OpClass op_class) {
-  switch (op_class) {
-    case OpClass::Wait:
-    case OpClass::Poll:
-    case OpClass::Sleep:
-    case OpClass::ChildWait:
-    case OpClass::Read:
-    case OpClass::Open:
-    case OpClass::Stat:
-    case OpClass::Receive:
-    case OpClass::Write:
-    case OpClass::Flush:
-    case OpClass::Send:
-    case OpClass::Sync:
-      return true;
-    default:
-      return false;
-  }
-}
 
 Activity::Activity(std::span<const HostCall> calls, View view) {
   struct Frame {

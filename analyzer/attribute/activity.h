@@ -33,9 +33,6 @@ inline bool is_lock_wait(const model::HostCall& call, uint16_t lock_wait) {
          call.end - call.begin <= kLongestLockWaitNs;
 }
 
-// Off its CPU while inside, as far as the thread itself is concerned.
-bool is_off_cpu(trace::OpClass op_class);
-
 struct Stretch {
   model::Ns begin;
   model::Ns end;

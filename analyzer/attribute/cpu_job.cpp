@@ -28,16 +28,10 @@ void CpuJob::explain(Tiling& tiling, Ns end) {
 
 void CpuJob::fill_stretch(Tiling& tiling, Ns end, const Stretch& stretch) {
   if (stretch.call == kNone) return fill_computing(tiling, end);
-  switch (view_.call(thread_, stretch.call).op_class) {
-    case OpClass::LoaderNext:
-    case OpClass::LoaderStart:
-      return data_wait_.explain(tiling, end, thread_, stretch.call);
-    case OpClass::Wait:
-    case OpClass::Poll:
-      return fill_wait(tiling, end, stretch.call);
-    default:
-      tiling.fill(end, {category_of_call(view_, thread_, stretch.call), thread_, stretch.call});
-  }
+  const OpClass op_class = view_.call(thread_, stretch.call).op_class;
+  if (takes_batch(op_class)) return data_wait_.explain(tiling, end, thread_, stretch.call);
+  if (waits_for_thread(op_class)) return fill_wait(tiling, end, stretch.call);
+  tiling.fill(end, {category_of_call(view_, thread_, stretch.call), thread_, stretch.call});
 }
 
 void CpuJob::fill_computing(Tiling& tiling, Ns end) {
@@ -62,12 +56,12 @@ void CpuJob::fill_wait(Tiling& tiling, Ns end, uint32_t call) {
     const Stretch stretch = activity[i];
     const OpClass op_class =
         stretch.call == kNone ? OpClass::Other : view_.call(producer, stretch.call).op_class;
-    if (op_class == OpClass::LoaderNext || op_class == OpClass::LoaderStart) {
+    if (takes_batch(op_class)) {
       data_wait_.explain(tiling, std::min(stretch.end, end), producer, stretch.call);
       continue;
     }
     Cause cause{Category::Compute, thread_, call};
-    if (is_input_io(op_class)) cause.category = Category::InputIo;
+    if (reads_input(op_class)) cause.category = Category::InputIo;
     if (op_class == OpClass::Sleep) cause.category = Category::InputTransform;
     tiling.fill(std::min(stretch.end, end), cause);
   }

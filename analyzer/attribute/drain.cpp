@@ -6,21 +6,16 @@ namespace {
 
 using model::kNone;
 using model::Ns;
-using trace::CallDetail;
 using trace::OpClass;
 using trace::RecordKind;
 using CopyFacts = ProcessView::CopyFacts;
-
-bool is_cuda(OpClass op_class) {
-  return op_class >= OpClass::Launch && op_class <= OpClass::ModuleLoad;
-}
 
 // The call before, among those that put work on a stream or wait for it.
 uint32_t call_before(const ProcessView& view, uint32_t thread, uint32_t call) {
   const uint32_t first = call > kNeighbourReach ? call - kNeighbourReach : 0;
   while (call-- > first) {
     const OpClass op_class = view.call(thread, call).op_class;
-    if (is_cuda(op_class) && op_class != OpClass::Query && op_class != OpClass::Event) return call;
+    if (is_cuda(op_class) && op_class != OpClass::Event) return call;
   }
   return kNone;
 }
@@ -33,9 +28,9 @@ Category copy_category(const CopyFacts& copy) {
 Category sync_category(const ProcessView& view, uint32_t thread, uint32_t call) {
   const uint32_t before = call_before(view, thread, call);
   if (before == kNone || view.call(thread, before).op_class != OpClass::Copy) return Category::Sync;
-  const CallDetail* sync = view.call_detail(thread, call);
+  const std::optional<uint32_t> waited_for = model::stream_of(view.thread(thread), view.call(thread, call));
   const CopyFacts copy = view.copy_facts(thread, before);
-  return sync && sync->stream() == copy.stream ? copy_category(copy) : Category::Sync;
+  return waited_for == copy.stream ? copy_category(copy) : Category::Sync;
 }
 
 }  // namespace

@@ -98,7 +98,7 @@ bool FetchSplit::is_waiting(const Stretch& stretch) const {
 Category FetchSplit::category_at(const Stretch& stretch) const {
   if (stretch.call == kNone) return Category::InputTransform;
   const HostCall& call = (*thread_.calls)[stretch.call];
-  if (is_input_io(call.op_class)) return Category::InputIo;
+  if (reads_input(call.op_class)) return Category::InputIo;
   if (is_lock_wait(call, thread_.lock_wait)) return Category::InputGil;
   const auto after = std::partition_point(collates_.begin(), collates_.end(),
                                           [&](const TimeSpan& c) { return c.begin <= call.begin; });

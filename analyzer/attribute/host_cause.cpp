@@ -23,7 +23,7 @@ Category category_of_copy(const ProcessView& view, uint32_t thread, uint32_t cal
 Category category_of_open(const ProcessView& view, uint32_t thread, uint32_t call) {
   const std::vector<HostCall>& calls = view.thread(thread).calls;
   const size_t end = std::min<size_t>(calls.size(), size_t{call} + kNeighbourReach);
-  for (uint32_t next = call + 1; next < end && !feeds_device(calls[next].op_class); ++next) {
+  for (uint32_t next = call + 1; next < end && !enqueues(calls[next].op_class); ++next) {
     if (calls[next].op_class == OpClass::Write) return Category::Checkpoint;
     if (calls[next].op_class == OpClass::Read) break;
   }
@@ -54,7 +54,6 @@ Category category_of_call(const ProcessView& view, uint32_t thread, uint32_t cal
     case OpClass::Stream:
     case OpClass::StreamWait:
     case OpClass::HostFunction:
-    case OpClass::Query:
       return Category::LaunchApi;
     case OpClass::Copy:
       return category_of_copy(view, thread, call);

@@ -16,10 +16,6 @@ namespace {
 // From a thread to the one that it waited for, and once more (autograd's thread, training thread, loader).
 constexpr int kMaxHandOvers = 2;
 
-bool is_loading(OpClass op_class) {
-  return op_class == OpClass::LoaderNext || op_class == OpClass::LoaderStart;
-}
-
 }  // namespace
 
 void HostWalk::explain(const Gap& gap, Tiling& tiling) {
@@ -73,8 +69,8 @@ void HostWalk::fill_stretch(Tiling& tiling, Ns end, uint32_t thread, size_t stre
     return tiling.fill(end, cause);
   }
   const OpClass op_class = view_.call(thread, stretch.call).op_class;
-  if (is_loading(op_class)) return data_wait_.explain(tiling, end, thread, stretch.call);
-  if (is_wait(op_class)) return fill_wait(tiling, end, thread, stretch.call, refill, depth);
+  if (takes_batch(op_class)) return data_wait_.explain(tiling, end, thread, stretch.call);
+  if (waits_for_thread(op_class)) return fill_wait(tiling, end, thread, stretch.call, refill, depth);
   cause.category = category_of_call(view_, thread, stretch.call);
   fill_feeding(tiling, end, cause, refill);
 }
@@ -135,12 +131,12 @@ void HostWalk::fill_producing(Tiling& tiling, Ns end, uint32_t waker, Cause caus
     const Ns until = std::min(stretch.end, end);
     const OpClass op_class =
         stretch.call == kNone ? OpClass::Other : view_.call(producer, stretch.call).op_class;
-    if (is_loading(op_class)) {
+    if (takes_batch(op_class)) {
       data_wait_.explain(tiling, until, producer, stretch.call);
       continue;
     }
-    cause.category = is_input_io(op_class) ? Category::InputIo
-                     : is_wait(op_class)
+    cause.category = reads_input(op_class) ? Category::InputIo
+                     : waits_for_thread(op_class)
                          ? Category::InputNoPrefetch
                          : Category::InputTransform;  // its code, or a sleep that stands for it
     tiling.fill(until, cause);

@@ -42,8 +42,7 @@ uint64_t OwnCode::place_of(size_t stretch_index) const {
 
 uint64_t OwnCode::call_key(uint32_t call) const {
   const HostCall& host_call = view_.call(thread_, call);
-  const trace::CallDetail* detail = view_.call_detail(thread_, call);
-  return (detail ? detail->caller() : 0) * 0xff51afd7ed558ccdu ^ host_call.operation;
+  return model::caller_of(view_.thread(thread_), host_call) * 0xff51afd7ed558ccdu ^ host_call.operation;
 }
 
 }  // namespace gpuwatch::attribute

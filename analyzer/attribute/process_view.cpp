@@ -43,20 +43,6 @@ RecordKind kind_of(const trace::CallDetail& detail) {
 
 }  // namespace
 
-bool feeds_device(OpClass op_class) {
-  return op_class == OpClass::Launch || op_class == OpClass::GraphLaunch || op_class == OpClass::Copy ||
-         op_class == OpClass::Memset;
-}
-
-bool is_wait(OpClass op_class) {
-  return op_class == OpClass::Wait || op_class == OpClass::Poll;
-}
-
-bool is_input_io(OpClass op_class) {
-  return op_class == OpClass::Read || op_class == OpClass::Open || op_class == OpClass::Stat ||
-         op_class == OpClass::Receive;
-}
-
 OwnTime own_time(Ns own_ns, Ns cpu_ns, Ns run_delay_ns) {
   const Ns running = cpu_ns + run_delay_ns;
   const Ns delayed =
@@ -80,7 +66,7 @@ void ProcessView::index_threads() {
   for (uint32_t i = 0; i < process_.threads.size(); ++i) {
     const std::vector<HostCall>& calls = process_.threads[i].calls;
     feeds_.push_back(std::any_of(calls.begin(), calls.end(),
-                                 [](const HostCall& call) { return feeds_device(call.op_class); }));
+                                 [](const HostCall& call) { return enqueues(call.op_class); }));
     if (feeds_[i]) {
       feeding_threads_.push_back(i);
     } else if (!calls.empty() && i != process_.training_thread) {
@@ -104,7 +90,8 @@ void ProcessView::index_copies() {
 
 ProcessView::CopyFacts ProcessView::copy_facts(uint32_t thread, uint32_t call) const {
   CopyFacts facts;
-  if (const trace::CallDetail* detail = call_detail(thread, call)) {
+  if (const trace::CallDetail* detail =
+          model::call_detail_of(process_.threads[thread], this->call(thread, call))) {
     facts = {kind_of(*detail), detail->bytes(), detail->memory() >> 4 == kPageable, detail->stream()};
   }
   const auto copy = std::lower_bound(copies_.begin(), copies_.end(), key(thread, call),
@@ -115,14 +102,6 @@ ProcessView::CopyFacts ProcessView::copy_facts(uint32_t thread, uint32_t call) c
     facts.from_pageable |= (copy->operation->flags & trace::kSourcePageable) != 0;
   }
   return facts;
-}
-
-const trace::CallDetail* ProcessView::call_detail(uint32_t thread, uint32_t call) const {
-  const HostCall& host_call = process_.threads[thread].calls[call];
-  const auto& details = process_.threads[thread].call_details;
-  const uint32_t detail = host_call.detail;
-  const bool is_call_detail = model::detail_kind(host_call.op_class) == model::DetailKind::kCall;
-  return is_call_detail && detail < details.size() ? &details[detail] : nullptr;
 }
 
 const Activity& ProcessView::activity(uint32_t thread) const {

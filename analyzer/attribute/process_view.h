@@ -10,13 +10,6 @@
 
 namespace gpuwatch::attribute {
 
-// Gives the device work: launches, copies, memsets.
-bool feeds_device(trace::OpClass op_class);
-// Blocked on another thread or on a descriptor.
-bool is_wait(trace::OpClass op_class);
-// Blocked in, or inside of, a call that brings data in.
-bool is_input_io(trace::OpClass op_class);
-
 // What a thread's counters say about `own_ns` of its time outside of calls that keep it off its CPU.
 struct OwnTime {
   // Runnable, not running. The counter does not tell where: woken from a read that blocked, or preempted in
@@ -43,7 +36,6 @@ class ProcessView {
   const model::HostCall& call(uint32_t thread, uint32_t call) const {
     return process_.threads[thread].calls[call];
   }
-  const trace::CallDetail* call_detail(uint32_t thread, uint32_t call) const;
   // What a copy call moved, from the device's record of it where there is one, else from the call's detail.
   struct CopyFacts {
     trace::RecordKind kind = trace::RecordKind::CopyOther;

@@ -25,7 +25,7 @@ std::vector<QueueEvent> queue_events(const ProcessView& view) {
   for (uint32_t thread = 0; thread < view.process().threads.size(); ++thread) {
     const std::vector<HostCall>& calls = view.thread(thread).calls;
     for (uint32_t i = 0; i < calls.size(); ++i) {
-      if (feeds_device(calls[i].op_class)) events.push_back({calls[i].begin, thread, i, true});
+      if (enqueues(calls[i].op_class)) events.push_back({calls[i].begin, thread, i, true});
       if (calls[i].op_class == OpClass::Sync) events.push_back({calls[i].end, thread, i, false});
     }
   }
@@ -35,8 +35,8 @@ std::vector<QueueEvent> queue_events(const ProcessView& view) {
 }
 
 uint32_t stream_of(const ProcessView& view, const QueueEvent& event) {
-  const trace::CallDetail* detail = view.call_detail(event.thread, event.call);
-  return detail ? detail->stream() : kUnknownStream;
+  return model::stream_of(view.thread(event.thread), view.call(event.thread, event.call))
+      .value_or(kUnknownStream);
 }
 
 bool is_device_wide(const ProcessView& view, const QueueEvent& event) {

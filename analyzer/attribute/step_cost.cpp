@@ -70,7 +70,7 @@ StepCosts::Accounted StepCosts::account(const model::Thread& thread, TimeSpan ti
       elsewhere_until = std::max(elsewhere_until, end);
     }
     if (call.begin < fetched_until) continue;  // the fetch's own sums
-    if (is_input_io(call.op_class)) {
+    if (reads_input(call.op_class)) {
       result.io_ns += std::max<Ns>(0, end - std::max(call.begin, io_until));
       io_until = std::max(io_until, end);
     } else if (call.op_class == OpClass::Fetch && call.detail < thread.cpu_details.size()) {

@@ -13,7 +13,7 @@ using model::Ns;
 
 bool ThreadWait::is_blocked(uint32_t thread, Ns time) const {
   const uint32_t call = view_.activity(thread).at(time).call;
-  return call != kNone && is_wait(view_.call(thread, call).op_class);
+  return call != kNone && waits_for_thread(view_.call(thread, call).op_class);
 }
 
 uint32_t ThreadWait::feeding_waker(uint32_t thread, uint32_t call) const {
@@ -83,7 +83,7 @@ bool ThreadWait::leads_to_input_copy(uint32_t thread, uint32_t call) const {
   const std::vector<HostCall>& calls = view_.thread(thread).calls;
   const size_t end = std::min<size_t>(calls.size(), size_t{call} + kNeighbourReach);
   for (uint32_t next = call + 1; next < end; ++next) {
-    if (!feeds_device(calls[next].op_class)) continue;
+    if (!enqueues(calls[next].op_class)) continue;
     return calls[next].op_class == trace::OpClass::Copy &&
            view_.copy_facts(thread, next).kind == trace::RecordKind::CopyH2D;
   }

@@ -13,7 +13,7 @@ namespace gpuwatch::model {
 
 struct SourceChange {
   uint64_t ticks = 0;
-  std::string state;
+  SourceStatus status;
 };
 
 // Fills Process::unobserved and says so in Process::sources. A device that was never observed has no gaps.

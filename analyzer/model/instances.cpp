@@ -19,11 +19,6 @@ struct Taken {
   bool operator<(const Taken& other) const { return time < other.time; }
 };
 
-// Whose `correlation_or_object` is a loader.
-bool names_loader(OpClass op_class) {
-  return op_class >= OpClass::LoaderNext && op_class <= OpClass::WorkerStart;
-}
-
 auto settings(const Loader& l) {
   return std::tie(l.class_name, l.dataset, l.location, l.start_method, l.sampler, l.num_workers, l.batch_size,
                   l.prefetch_factor, l.batches, l.pin_memory, l.persistent_workers, l.in_order, l.drop_last,

@@ -126,9 +126,9 @@ void ProcessImport::describe(Process& process) const {
   process.rank = trace_.rank;
   process.world_size = trace_.world_size;
   process.imported_from = "torch.profiler";
-  process.sources["torch.profiler"] = "on";
+  process.sources["torch.profiler"] = {trace::SourceState::On, "on", ""};
   for (const char* absent : {"io", "python", "system"})
-    process.sources[absent] = "not in a trace of torch.profiler";
+    process.sources[absent] = {trace::SourceState::Absent, "not in a trace of torch.profiler", ""};
   if (!trace_.nccl_version.empty()) process.facts["nccl"] = trace_.nccl_version;
 }
 
@@ -259,7 +259,8 @@ void ProcessImport::note_streams(Process& process) const {
     std::optional<uint32_t> copied_on;               // stream of the copy just before
     for (HostCall& call : thread.calls) {
       if (call.op_class == OpClass::LoaderNext) call.argument = batches[call.correlation_or_object]++;
-      if (detail_kind(call.op_class) != DetailKind::kCall) continue;
+      const trace::DetailKind kind = detail_kind(call.op_class);
+      if (kind != trace::DetailKind::kCall && kind != trace::DetailKind::kEvent) continue;
       const auto record = by_correlation_.find(call.correlation_or_object);
       std::optional<uint32_t> on;
       KinetoCopy copy;
@@ -273,8 +274,13 @@ void ProcessImport::note_streams(Process& process) const {
       }
       if (call.op_class != OpClass::Event) copied_on = call.op_class == OpClass::Copy ? on : std::nullopt;
       if (!on) continue;
-      call.detail = static_cast<uint32_t>(thread.call_details.size());
-      thread.call_details.emplace_back(bytes, 0, *on, copy.direction, copy.memory, 0);
+      if (kind == trace::DetailKind::kEvent) {
+        call.detail = static_cast<uint32_t>(thread.event_details.size());
+        thread.event_details.emplace_back(0, 0, *on, 0);  // its event is not in the trace
+      } else {
+        call.detail = static_cast<uint32_t>(thread.call_details.size());
+        thread.call_details.emplace_back(bytes, 0, *on, copy.direction, copy.memory, 0);
+      }
     }
   }
 }

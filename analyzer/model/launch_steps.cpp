@@ -50,10 +50,7 @@ Launches launches_of(const Process& process, uint32_t thread_index, bool with_sy
   };
   for (size_t i = 0; i < thread.calls.size(); ++i) {
     const HostCall& call = thread.calls[i];
-    if (call.flags & trace::kNested) continue;
-    const auto* detail = call.detail != kNone && detail_kind(call.op_class) == DetailKind::kCall
-                             ? &thread.call_details[call.detail]
-                             : nullptr;
+    const trace::CallDetail* detail = call_detail_of(thread, call);
     switch (call.op_class) {
       case OpClass::Launch:
         if (kernels[i] != kNone) {

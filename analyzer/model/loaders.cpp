@@ -13,13 +13,6 @@ using trace::OpClass;
 
 constexpr Ns kEndless = std::numeric_limits<Ns>::max();
 
-// Time in a hooked call that waits for storage or the network. Sleeping is a choice of the dataset's code (a
-// test of a slow transform, a rate limit), not I/O; a Wait or Poll may wait for anything.
-bool is_blocked_in_io(OpClass op_class) {
-  return op_class == OpClass::Read || op_class == OpClass::Open || op_class == OpClass::Stat ||
-         op_class == OpClass::Receive;
-}
-
 // Nothing is believed that could not be: a batch of fewer elements than its samples was cut, not padded.
 void describe_shape(const Thread& thread, const HostCall& call, Batch& batch) {
   if (call.detail >= thread.shape_details.size()) return;
@@ -59,7 +52,9 @@ void describe_fetch(const Thread& thread, size_t fetch, Batch& batch) {
       collated_until = std::max(collated_until, end);
     } else if (inner.op_class == OpClass::BatchShape) {
       describe_shape(thread, inner, batch);
-    } else if (is_blocked_in_io(inner.op_class)) {
+    } else if (reads_input(inner.op_class)) {
+      // Sleeping is a choice of the dataset's code (a test of a slow transform, a rate limit), not I/O; a
+      // Wait or Poll may wait for anything.
       batch.fetch_blocked_ns += std::max<Ns>(0, end - std::max(inner.begin, blocked_until));
       blocked_until = std::max(blocked_until, end);
     }

@@ -17,17 +17,12 @@ struct Launch {
   uint32_t call;
 };
 
-bool can_launch(OpClass op_class) {
-  return op_class == OpClass::Launch || op_class == OpClass::GraphLaunch || op_class == OpClass::Copy ||
-         op_class == OpClass::Memset;
-}
-
 std::vector<Launch> launches_of(const Process& process) {
   std::vector<Launch> launches;
   for (size_t t = 0; t < process.threads.size(); ++t) {
     const auto& calls = process.threads[t].calls;
     for (size_t c = 0; c < calls.size(); ++c) {
-      if (calls[c].correlation_or_object == 0 || !can_launch(calls[c].op_class)) continue;
+      if (calls[c].correlation_or_object == 0 || !enqueues(calls[c].op_class)) continue;
       launches.push_back(
           {calls[c].correlation_or_object, static_cast<uint32_t>(t), static_cast<uint32_t>(c)});
     }
@@ -115,7 +110,7 @@ void count_calls_without_record(Run& run, const Process& process) {
   const std::vector<TimeSpan> capturing = captures(run, process);
   for (const auto& thread : process.threads) {
     for (const auto& call : thread.calls) {
-      if (call.correlation_or_object == 0 || !can_launch(call.op_class) || call.failed()) continue;
+      if (call.correlation_or_object == 0 || !enqueues(call.op_class) || call.failed()) continue;
       if (recorded.contains(call.correlation_or_object)) continue;
       if (is_captured(capturing, call)) continue;
       const std::string& name = run.operations[call.operation].name;

@@ -35,7 +35,7 @@ void add_evaluations(const Thread& thread, const std::vector<TimeSpan>& gaps, st
     TimeSpan read{gap.end, gap.begin};
     bool took_batch = false;
     for (; call != thread.calls.end() && call->begin < gap.end; ++call) {
-      if (call->op_class != OpClass::LoaderNext && call->op_class != OpClass::LoaderStart) continue;
+      if (!takes_batch(call->op_class)) continue;
       read.begin = std::min(read.begin, call->begin);
       read.end = std::min(std::max(read.end, call->end), gap.end);
       took_batch |= call->op_class == OpClass::LoaderNext && !call->failed();

@@ -11,12 +11,13 @@
 namespace gpuwatch::model {
 namespace {
 
+using trace::DetailKind;
 using trace::OpClass;
 using trace::RecordKind;
 
 static_assert(sizeof(trace::Slot) == 24 && sizeof(trace::CallDetail) == 24 &&
               sizeof(trace::CpuDetail) == 24 && sizeof(trace::IoDetail) == 24 &&
-              sizeof(trace::ShapeDetail) == 24);
+              sizeof(trace::ShapeDetail) == 24 && sizeof(trace::EventDetail) == 24);
 
 // A slot as it lies in the file, without the accessors of the generated struct.
 struct RawSlot {
@@ -160,9 +161,7 @@ std::optional<int64_t> whole_number(const trace::RangeDetail& about) {
 // Ranges are no calls: they nest as the job likes, and a call that holds others is not explained by one.
 bool Decoder::range(const RawSlot& slot, const uint8_t* detail) {
   const OpClass op_class = context_.operations[operation(slot.op)].op_class;
-  const bool is_range =
-      op_class == OpClass::Range || op_class == OpClass::ProcessRange || op_class == OpClass::Mark;
-  if (!is_range) return false;
+  if (!is_range(op_class)) return false;
   thread_->ranges.push_back({context_.host_clock.map(slot.start, begin_cursor_),
                              context_.host_clock.map(end_of(slot), end_cursor_), text(slot.b), text(slot.a),
                              op_class == OpClass::ProcessRange, op_class == OpClass::Mark});
@@ -180,6 +179,10 @@ uint32_t Decoder::keep_detail(OpClass op_class, const uint8_t* detail) {
     return static_cast<uint32_t>(details.size() - 1);
   };
   switch (detail_kind(op_class)) {
+    case DetailKind::kCall:
+      return keep(thread_->call_details);
+    case DetailKind::kEvent:
+      return keep(thread_->event_details);
     case DetailKind::kCpu:
       return keep(thread_->cpu_details);
     case DetailKind::kIo: {
@@ -190,10 +193,11 @@ uint32_t Decoder::keep_detail(OpClass op_class, const uint8_t* detail) {
     }
     case DetailKind::kShape:
       return keep(thread_->shape_details);
-    case DetailKind::kCall:
+    case DetailKind::kRange:  // see range()
+    case DetailKind::kNone:   // a newer recorder's: a minor version may add details
       break;
   }
-  return keep(thread_->call_details);
+  return kNone;
 }
 
 // Stands behind the CpuDetail of the call that was decoded last.
@@ -271,7 +275,9 @@ void Decoder::place_behind_launches() {
   std::unordered_map<uint32_t, Ns> launched;
   for (const auto& thread : process_.threads) {
     for (const auto& call : thread.calls) {
-      if (call.op_class > OpClass::Memset || call.correlation_or_object == 0) continue;
+      // A class that is newer than this reader is Other, and may enqueue.
+      const bool may_enqueue = enqueues(call.op_class) || call.op_class == OpClass::Other;
+      if (!may_enqueue || call.correlation_or_object == 0) continue;
       const auto [at, is_new] = launched.emplace(call.correlation_or_object, call.begin);
       if (!is_new) at->second = std::min(at->second, call.begin);
     }

@@ -38,7 +38,7 @@ ThreadEvidence evidence_of(const Thread& thread) {
   for (const auto& call : thread.calls) {
     evidence.nexts += call.op_class == OpClass::LoaderNext;
     evidence.optimizer_steps += call.op_class == OpClass::OptimizerStep;
-    evidence.launches += call.op_class == OpClass::Launch || call.op_class == OpClass::GraphLaunch;
+    evidence.launches += launches_kernels(call.op_class);
   }
   return evidence;
 }

@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "libinject/trace/trace_generated.h"
+#include "libinject/trace/op_class.h"
 
 namespace gpuwatch::model {
 
@@ -32,45 +32,12 @@ struct HostCall {
   Ns end;
   uint32_t correlation_or_object;  // Slot.a: correlation id of a CUDA call, loader id of a loader call
   uint32_t argument;               // Slot.b
-  uint32_t detail = kNone;         // index into Thread's details, by class
+  uint32_t detail = kNone;         // index into Thread's details of trace::detail_kind(op_class)
   uint16_t operation;              // index into Run::operations
   trace::OpClass op_class;
   uint8_t flags;
   bool failed() const { return flags & 8; }
 };
-
-// Which array HostCall::detail points into.
-enum class DetailKind : uint8_t { kCall, kCpu, kIo, kShape };
-constexpr DetailKind detail_kind(trace::OpClass op_class) {
-  using trace::OpClass;
-  switch (op_class) {
-    case OpClass::Wait:
-    case OpClass::Poll:
-    case OpClass::Sleep:
-    case OpClass::Read:
-    case OpClass::Write:
-    case OpClass::Open:
-    case OpClass::Stat:
-    case OpClass::Flush:
-    case OpClass::Receive:
-    case OpClass::Send:
-    case OpClass::ChildWait:
-      return DetailKind::kIo;
-    case OpClass::LoaderNext:
-    case OpClass::LoaderStart:
-    case OpClass::Fetch:
-    case OpClass::Collate:
-    case OpClass::PinBatch:
-    case OpClass::OptimizerStep:
-    case OpClass::GarbageCollection:
-    case OpClass::Checkpoint:
-      return DetailKind::kCpu;
-    case OpClass::BatchShape:
-      return DetailKind::kShape;
-    default:
-      return DetailKind::kCall;
-  }
-}
 
 struct Operation {
   std::string name;
@@ -116,6 +83,7 @@ struct Thread {
   std::string name;
   std::vector<HostCall> calls;
   std::vector<trace::CallDetail> call_details;
+  std::vector<trace::EventDetail> event_details;
   std::vector<trace::CpuDetail> cpu_details;
   std::vector<trace::IoDetail> io_details;
   std::vector<trace::ShapeDetail> shape_details;
@@ -126,6 +94,28 @@ struct Thread {
   std::vector<Range> ranges;                      // sorted by begin, outer before inner
   std::vector<OpenCall> open_calls;               // empty when the thread was in none
 };
+
+// The detail of a call, null where it has none or one of another kind.
+inline const trace::CallDetail* call_detail_of(const Thread& thread, const HostCall& call) {
+  const bool has_one = detail_kind(call.op_class) == trace::DetailKind::kCall;
+  return has_one && call.detail < thread.call_details.size() ? &thread.call_details[call.detail] : nullptr;
+}
+inline const trace::EventDetail* event_detail_of(const Thread& thread, const HostCall& call) {
+  const bool has_one = detail_kind(call.op_class) == trace::DetailKind::kEvent;
+  return has_one && call.detail < thread.event_details.size() ? &thread.event_details[call.detail] : nullptr;
+}
+
+// What both of them say: low bits of the stream's handle; the return address, 0 unknown.
+inline std::optional<uint32_t> stream_of(const Thread& thread, const HostCall& call) {
+  if (const auto* detail = call_detail_of(thread, call)) return detail->stream();
+  if (const auto* detail = event_detail_of(thread, call)) return detail->stream();
+  return std::nullopt;
+}
+inline uint64_t caller_of(const Thread& thread, const HostCall& call) {
+  if (const auto* detail = call_detail_of(thread, call)) return detail->caller();
+  if (const auto* detail = event_detail_of(thread, call)) return detail->caller();
+  return 0;
+}
 
 // What a fetch read, null where that was not counted.
 inline const trace::IoCounts* io_counts_of(const Thread& thread, const HostCall& call) {
@@ -220,6 +210,14 @@ struct Loader {
   uint32_t thread = kNone;  // index into Process::threads: the consumer
 };
 
+// What a source recorded, and in words for people.
+struct SourceStatus {
+  trace::SourceState state = trace::SourceState::Unknown;
+  std::string text;
+  std::string holder;  // who had it while it was held or yielded
+  bool is_on() const { return state == trace::SourceState::On; }
+};
+
 enum class EndState { kExited, kKilledOrRunning, kUnknown };
 
 struct MachineSample {  // trace::Sample with its time mapped
@@ -275,7 +273,7 @@ struct Process {
   std::vector<DeviceSample> device_samples;
   std::vector<Mount> mounts;
   std::vector<ModuleRange> modules;
-  std::map<std::string, std::string> sources;       // "cuda" -> "on"
+  std::map<std::string, SourceStatus> sources;      // "cuda" -> On
   std::map<std::string, std::string> facts;         // "torch" -> "2.13.0+cpu"
   std::map<std::string, uint64_t> dropped_records;  // reason -> records
   std::vector<TimeSpan> unobserved;                 // in time order: when nobody told us what the devices did

@@ -161,11 +161,6 @@ class ActivityCounter {
   double busy_ = 0, idle_ = 0, starting_ = 0;
 };
 
-uint64_t caller_of(const Thread& thread, const HostCall& call) {
-  if (detail_kind(call.op_class) != DetailKind::kCall || call.detail >= thread.call_details.size()) return 0;
-  return thread.call_details[call.detail].caller();
-}
-
 std::optional<StackFrame> users_line(const Run& run, uint32_t text) {
   auto found = run.texts.find(text);
   if (found == run.texts.end()) return std::nullopt;

@@ -59,10 +59,6 @@ bool is_in_graph(const Run& run, const Process& process, const std::vector<const
                      [&](const HostCall* step) { return is_captured(capturing, *step); });
 }
 
-bool is_loader_call(const HostCall& call) {
-  return call.op_class == OpClass::LoaderNext || call.op_class == OpClass::LoaderStart;
-}
-
 bool returned_batch(const HostCall& call) {
   return call.op_class == OpClass::LoaderNext && !call.failed();
 }
@@ -156,7 +152,7 @@ void cut_evaluations(const Thread& thread, const LoaderSet& evaluation, const st
   }
   if (!evaluation.empty()) {
     for (const auto& call : thread.calls) {
-      if (is_loader_call(call) && evaluation.count(call.correlation_or_object))
+      if (takes_batch(call.op_class) && evaluation.count(call.correlation_or_object))
         cut(step_at(steps, call.end), {call.begin, call.end});
     }
   }
@@ -176,7 +172,7 @@ std::vector<Step> from_optimizer(const Thread& thread, const std::vector<const H
   Ns begin = optimizer.front()->begin;
   for (const auto& call : thread.calls) {
     if (call.begin >= begin) break;
-    if (is_loader_call(call) || call.op_class == OpClass::Launch || call.op_class == OpClass::GraphLaunch) {
+    if (takes_batch(call.op_class) || launches_kernels(call.op_class)) {
       begin = call.begin;
       break;
     }

@@ -95,9 +95,10 @@ class TableVisitor {
     process(t.process()).dropped_records[text(t.reason())] += t.count();
   }
   void operator()(const trace::Source& t) {
-    const std::string name = text(t.name()), state = text(t.text());
-    process(t.process()).sources[name] = state;
-    if (name == "cupti" && t.ticks() != 0) of(t.process()).cupti_changes.push_back({t.ticks(), state});
+    const std::string name = text(t.name());
+    const SourceStatus status = status_of(t);
+    process(t.process()).sources[name] = status;
+    if (name == "cupti" && t.ticks() != 0) of(t.process()).cupti_changes.push_back({t.ticks(), status});
   }
   void operator()(const trace::Fact& t) { process(t.process()).facts[text(t.key())] = text(t.value()); }
   void operator()(const trace::Sample& t);
@@ -120,6 +121,15 @@ class TableVisitor {
     if (text.size() > merger_.text_budget_) return {};
     merger_.text_budget_ -= text.size();
     return text;
+  }
+  // Before 1.3 a source had its text alone.
+  SourceStatus status_of(const trace::Source& t) {
+    SourceStatus status{t.state(), text(t.text()), text(t.holder())};
+    const bool is_known = *trace::EnumNameSourceState(status.state) != 0;
+    if (!is_known) status.state = trace::SourceState::Unknown;
+    if (status.state == trace::SourceState::Unknown && status.text == "on")
+      status.state = trace::SourceState::On;
+    return status;
   }
   ProcessTables& of(uint32_t ordinal) { return merger_.process(tables_, ordinal); }
   Process& process(uint32_t ordinal) { return run_.processes[of(ordinal).process]; }

@@ -30,21 +30,11 @@ Busy busy_time(const model::Thread& thread, Ns begin, Ns end) {
     Ns from = std::max(call.begin, outer_end), to = std::min(call.end, end);
     if (to <= from) continue;
     outer_end = to;
-    switch (call.op_class) {
-      case OpClass::Wait:
-      case OpClass::Poll:
-        waited += double(to - from);
-        ++result.waits;
-        break;
-      case OpClass::Sleep:
-      case OpClass::Read:
-      case OpClass::Open:
-      case OpClass::Stat:
-      case OpClass::Receive:
-        result.off_cpu_ns += double(to - from);
-        break;
-      default:
-        break;
+    if (waits_for_thread(call.op_class)) {
+      waited += double(to - from);
+      ++result.waits;
+    } else if (reads_input(call.op_class) || call.op_class == OpClass::Sleep) {
+      result.off_cpu_ns += double(to - from);
     }
   }
   result.busy_ns = std::max(0.0, double(end - begin) - waited);
@@ -59,9 +49,8 @@ bool is_timer(const model::Thread& thread) {
 }
 
 bool uses_device(const model::Thread& thread) {
-  return std::any_of(thread.calls.begin(), thread.calls.end(), [](const model::HostCall& call) {
-    return call.op_class == OpClass::Launch || call.op_class == OpClass::GraphLaunch;
-  });
+  return std::any_of(thread.calls.begin(), thread.calls.end(),
+                     [](const model::HostCall& call) { return launches_kernels(call.op_class); });
 }
 
 // The waiting call of the training thread that most of the input wait is attributed to.

@@ -26,21 +26,15 @@ struct CallRef {
   const HostCall* host;
 };
 
-bool launches(OpClass op_class) {
-  return op_class == OpClass::Launch || op_class == OpClass::GraphLaunch || op_class == OpClass::Copy ||
-         op_class == OpClass::Memset;
-}
-
-// Nested calls of the same source (flag 128), and anything inside a launch or a copy, belong to the outer
-// one.
-bool is_cuda(OpClass op_class) {
-  return op_class > OpClass::Other && op_class < OpClass::Wait && op_class != OpClass::Collective;
+// Calls that the replay repeats. Not is_cuda(): NCCL's calls take host time, too, except that of a
+// Collective, which is seen through, so that the launch inside of it stands in the timeline.
+bool shapes_timeline(OpClass op_class) {
+  return is_cuda(op_class) || (communicates(op_class) && op_class != OpClass::Collective);
 }
 
 // next() of a loader; in programs with loader threads of their own, the training thread's wait for them.
 bool waits_for_data(OpClass op_class, bool is_training_thread) {
-  return op_class == OpClass::LoaderNext ||
-         (is_training_thread && (op_class == OpClass::Wait || op_class == OpClass::Poll));
+  return op_class == OpClass::LoaderNext || (is_training_thread && waits_for_thread(op_class));
 }
 
 // A wait of the training thread in which another thread launches kernels waits for that thread (autograd runs
@@ -64,13 +58,14 @@ std::vector<CallRef> timeline_calls(const model::Process& process, model::TimeSp
   for (uint32_t t = 0; t < process.threads.size(); ++t) {
     const model::Thread& thread = process.threads[t];
     bool has_launches = std::any_of(thread.calls.begin(), thread.calls.end(),
-                                    [](const HostCall& call) { return launches(call.op_class); });
+                                    [](const HostCall& call) { return enqueues(call.op_class); });
     if (!has_launches && t != process.training_thread) continue;
     Ns outer_end = 0;
     for (uint32_t c = 0; c < thread.calls.size(); ++c) {
       const HostCall& call = thread.calls[c];
       if (call.begin < span.begin || call.begin >= span.end || call.begin < outer_end) continue;
-      if (!is_cuda(call.op_class) && !waits_for_data(call.op_class, t == process.training_thread)) continue;
+      if (!shapes_timeline(call.op_class) && !waits_for_data(call.op_class, t == process.training_thread))
+        continue;
       calls.push_back({t, c, &call});
       outer_end = call.end;
     }
@@ -221,22 +216,21 @@ class Recorder {
     supplied_ = call.end;
   }
 
-  const trace::CallDetail* detail(const CallRef& ref) const {
-    const model::Thread& thread = process_.threads[ref.thread];
-    return ref.host->detail < thread.call_details.size() ? &thread.call_details[ref.host->detail] : nullptr;
+  const trace::EventDetail* detail(const CallRef& ref) const {
+    return model::event_detail_of(process_.threads[ref.thread], *ref.host);
   }
 
   // An event stands behind the last operation of its stream; waiting for it is waiting for that one.
   void follow_events(const CallRef& ref) {
     const bool records = ref.host->op_class == OpClass::Event,
                waits = ref.host->op_class == OpClass::StreamWait;
-    const trace::CallDetail* about = records || waits ? detail(ref) : nullptr;
+    const trace::EventDetail* about = records || waits ? detail(ref) : nullptr;
     const auto stream = about ? streams_.find(about->stream()) : streams_.end();
-    if (!about || about->bytes() == 0 || stream == streams_.end()) return;
+    if (!about || about->event() == 0 || stream == streams_.end()) return;
     if (records) {
       auto last = stream_ends_.last.find(stream->second);
-      events_[about->bytes()] = last == stream_ends_.last.end() ? model::kNone : last->second.op;
-    } else if (auto event = events_.find(about->bytes()); event != events_.end()) {
+      events_[about->event()] = last == stream_ends_.last.end() ? model::kNone : last->second.op;
+    } else if (auto event = events_.find(about->event()); event != events_.end()) {
       pending_waits_[stream->second] = event->second;
     }
   }
@@ -305,8 +299,8 @@ class Recorder {
 
   // What a synchronisation waits for, and when that ended: an event, a stream, everything.
   Ns set_target(HostEvent& event, const CallRef& ref) {
-    const trace::CallDetail* about = detail(ref);
-    const auto recorded = about && about->bytes() ? events_.find(about->bytes()) : events_.end();
+    const trace::EventDetail* about = detail(ref);
+    const auto recorded = about && about->event() ? events_.find(about->event()) : events_.end();
     if (recorded != events_.end()) {
       event.waits_op = recorded->second;
       event.stream = kNoStream;

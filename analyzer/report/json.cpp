@@ -111,8 +111,8 @@ Json coverage(const Report& report) {
   Json sources = Json::object();
   for (const model::Process& process : report.run.processes) {
     if (!process.is_rank()) continue;
-    for (const auto& [name, state] : process.sources)
-      if (!sources.contains(clean(name)) || state != "on") sources[clean(name)] = clean(state);
+    for (const auto& [name, status] : process.sources)
+      if (!sources.contains(clean(name)) || !status.is_on()) sources[clean(name)] = clean(status.text);
   }
   Json result;
   result["sources"] = sources;

@@ -27,7 +27,7 @@ constexpr Threshold kThresholds[] = {
 };
 
 bool is_memory_call(const predict::HostEvent& event) {
-  return event.op_class == trace::OpClass::Alloc || event.op_class == trace::OpClass::Free;
+  return manages_memory(event.op_class);
 }
 
 // The script's empty_cache(): PyTorch's allocator returns its cached memory to the driver and has to allocate

@@ -35,7 +35,7 @@ constexpr Threshold kThresholds[] = {
 };
 
 bool is_write(const HostCall& call) {
-  return call.op_class == OpClass::Write || call.op_class == OpClass::Flush;
+  return writes_output(call.op_class);
 }
 
 // torch.save where it was seen, else writes that are rare.

@@ -38,18 +38,10 @@ struct HostWork {
 
 // Covered by other rules: saving, logging, garbage collection, reading.
 bool has_own_rule(const model::HostCall& call) {
-  switch (call.op_class) {
-    case OpClass::Write:
-    case OpClass::Flush:
-    case OpClass::Checkpoint:
-    case OpClass::GarbageCollection:
-    case OpClass::Read:
-    case OpClass::Open:
-    case OpClass::Stat:
-      return true;
-    default:
-      return false;
-  }
+  const OpClass op_class = call.op_class;
+  const bool reads_file = reads_input(op_class) && op_class != OpClass::Receive;
+  return reads_file || writes_output(op_class) || op_class == OpClass::Checkpoint ||
+         op_class == OpClass::GarbageCollection;
 }
 
 // Long gaps between two CUDA calls of the training thread, less what other rules cover.
@@ -120,9 +112,8 @@ std::optional<Finding> on_device(const RuleInput& input, double share) {
 // On a CPU job the script's work cannot be separated from the model's compute, but sleeping (a simulated
 // environment, polling, rate limits) can.
 std::optional<Finding> on_cpu(const RuleInput& input) {
-  const HostCalls calls = training_calls(input, [](const model::HostCall& call) {
-    return call.op_class == OpClass::Sleep || call.op_class == OpClass::ChildWait;
-  });
+  const HostCalls calls =
+      training_calls(input, [](const model::HostCall& call) { return pauses(call.op_class); });
   const double share = calls.share(input);
   if (share < kLeastShare || double(calls.steps) < kLeastSteps * double(input.rank.steps.size()))
     return std::nullopt;

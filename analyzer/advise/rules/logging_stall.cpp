@@ -30,7 +30,7 @@ constexpr Threshold kThresholds[] = {
 
 // Checkpoint calls are asked for as well, so that the writes nested in torch.save do not count as logging.
 bool is_log(const HostCall& call) {
-  return call.op_class == OpClass::Write || call.op_class == OpClass::Flush;
+  return writes_output(call.op_class);
 }
 
 HostCalls logging_calls(const RuleInput& input) {

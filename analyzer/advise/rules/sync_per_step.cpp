@@ -30,8 +30,7 @@ constexpr Threshold kThresholds[] = {
 
 uint64_t caller(const RuleInput& input, const HostEvent& event) {
   const model::Thread& thread = input.process.threads[event.thread];
-  uint32_t detail = thread.calls[event.call].detail;
-  return detail < thread.call_details.size() ? thread.call_details[detail].caller() : 0;
+  return model::caller_of(thread, thread.calls[event.call]);
 }
 
 struct Place {

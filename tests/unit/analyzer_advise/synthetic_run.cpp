@@ -38,7 +38,7 @@ Job make_job() {
   process.training_thread = 0;
   process.threads.resize(1);
   process.threads[0].tid = 4242;
-  process.sources = {{"python", "on"}};
+  process.sources = {{"python", {trace::SourceState::On, "on", ""}}};
   process.facts = {{"torch", "2.13.0"}, {"python", "3.11.2"}};
   job.ranks.resize(1);
   job.rank().process = 0;
@@ -199,7 +199,7 @@ Job make_loader_job(const LoaderJob& wanted) {
 Job make_device_job(const std::vector<Action>& step, size_t steps) {
   Job job = make_job();
   model::Process& process = job.process();
-  process.sources["cuda"] = process.sources["cupti"] = "on";
+  process.sources["cuda"] = process.sources["cupti"] = {trace::SourceState::On, "on", ""};
   model::Device device;
   device.name = "Test device";
   device.multiprocessors = 100;
@@ -222,12 +222,14 @@ Job make_device_job(const std::vector<Action>& step, size_t steps) {
           job.run.operations.begin(), job.run.operations.end(),
           [&](const model::Operation& operation) { return operation.op_class == action.op_class; });
       if (named != job.run.operations.end()) call.operation = uint16_t(named - job.run.operations.begin());
-      call.detail = uint32_t(thread.call_details.size());
+      const bool is_event = detail_kind(call.op_class) == trace::DetailKind::kEvent;
+      call.detail = uint32_t(is_event ? thread.event_details.size() : thread.call_details.size());
+      if (is_event) thread.event_details.emplace_back(0, action.caller, 0, 0);
       trace::CallDetail detail;
       detail.mutate_caller(action.caller);
       detail.mutate_bytes(action.bytes);
       if (!action.sources.empty()) detail.mutate_source(action.sources[s % action.sources.size()]);
-      thread.call_details.push_back(detail);
+      if (!is_event) thread.call_details.push_back(detail);
       if (action.device_us > 0) {
         model::DeviceOp op{};
         op.begin = at_us(played.op_begin);

@@ -30,16 +30,6 @@ TEST(Location, HasNoneForACallWithoutDetail) {
   EXPECT_EQ(call_location(run, process, 5, 0), "");
 }
 
-TEST(Location, TakesThePythonLineOfTheEnclosingCall) {
-  model::Run run;
-  run.texts[9] = "train.py:31 main";
-  model::Process process;
-  process.threads.resize(1);
-  process.threads[0].calls.push_back({0, 100, 0, 9, model::kNone, 0, trace::OpClass::DeviceMove, 0});
-  process.threads[0].calls.push_back({10, 90, 0, 0, model::kNone, 0, trace::OpClass::Copy, 0});
-  EXPECT_EQ(call_location(run, process, 0, 1), "train.py:31 main");
-}
-
 TEST(Location, IsTheUsersLineOfTheCallsStack) {
   model::Run run;
   run.texts[9] = "/v/site-packages/torch/_tensor.py:7 item\n/home/u/train.py:31 main";

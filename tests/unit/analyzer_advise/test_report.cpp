@@ -108,7 +108,7 @@ TEST(Text, LetsNoNameTouchTheTerminal) {
   job.process().script = hostile;
   job.process().facts["torch"] = hostile;
   job.process().loaders[0].location = hostile;
-  job.process().sources["cupti"] = hostile;
+  job.process().sources["cupti"] = {trace::SourceState::Held, hostile, hostile};
   job.process().dropped_records[hostile] = 1;
   job.run.damage = {hostile};
   Made made{std::move(job)};

@@ -50,7 +50,7 @@ bool says(const std::vector<Limit>& limits, const char* words) {
 
 TEST(Limits, SayWhatWasNotSeen) {
   test::Job job = test::make_device_job({{.device_us = 500}}, 100);
-  job.process().sources["cupti"] = "held by Nsight";
+  job.process().sources["cupti"] = {trace::SourceState::Held, "held by Nsight", "Nsight"};
   job.process().dropped_records["file size limit"] = 7;
   const std::vector<Limit> sentences = limits(job.run, job.ranks);
   EXPECT_TRUE(says(sentences, "held by Nsight"));

@@ -51,6 +51,12 @@ void RunBuilder::cuda(uint32_t thread, OpClass op_class, Ns begin, Ns end, const
   const bool to_device = shape.kind == RecordKind::CopyH2D;
   const uint8_t memory =
       to_device ? static_cast<uint8_t>(host << 4 | 3) : static_cast<uint8_t>(3 << 4 | host);
+  if (detail_kind(op_class) == trace::DetailKind::kEvent) {
+    auto& details = process().threads[thread].event_details;
+    process().threads[thread].calls.back().detail = static_cast<uint32_t>(details.size());
+    details.emplace_back(0, 0, shape.stream, 0);
+    return;
+  }
   auto& details = process().threads[thread].call_details;
   process().threads[thread].calls.back().detail = static_cast<uint32_t>(details.size());
   details.emplace_back(shape.bytes, 0, shape.stream, static_cast<uint8_t>(to_device ? 1 : 2), memory, 0);

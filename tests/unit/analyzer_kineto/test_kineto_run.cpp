@@ -111,7 +111,7 @@ TEST_F(KinetoRunTest, ASynchronisationBehindACopyIsOfItsStream) {
   EXPECT_EQ(detail("cudaMemcpyAsync").bytes(), 4096);
   EXPECT_EQ(detail("cudaMemcpyAsync").direction(), 1);
   EXPECT_EQ(detail("cudaMemcpyAsync").memory(), 0x13);
-  EXPECT_EQ(detail("cudaStreamSynchronize").stream(), 7);
+  EXPECT_EQ(stream_of(trainer, call(trainer, "cudaStreamSynchronize")), 7u);
 }
 
 TEST_F(KinetoRunTest, TheProfilersStepsAreTheSteps) {

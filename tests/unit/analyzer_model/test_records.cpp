@@ -54,6 +54,30 @@ TEST_F(RecordsTest, DetailsByClass) {
   EXPECT_EQ(thread.calls.size(), 3u);
 }
 
+// Until 1.2 the event stood in CallDetail.bytes, where EventDetail has it.
+TEST_F(RecordsTest, EventsOfEarlierTracesAreRead) {
+  const auto record = trace_.operation("cudaEventRecord", OpClass::Event),
+             wait = trace_.operation("cudaStreamWaitEvent", OpClass::StreamWait),
+             sync = trace_.operation("cudaEventSynchronize", OpClass::Sync);
+  constexpr uint64_t kEvent = 0x7f12'3456'7890;
+  Slots slots;
+  slots.host(record, 1000, 1010, 1, 7, trace::CallDetail(kEvent, 0xa, 7, 255, 0, 0));
+  slots.host(wait, 2000, 2010, 2, 8, trace::EventDetail(kEvent, 0xb, 8, 0));
+  slots.host(sync, 3000, 3010, 3, 0, trace::EventDetail(kEvent, 0xc, 0, 0));
+  trace_.thread(0, 5, slots);
+  const auto run = build(trace_);
+  const auto& thread = run.processes[0].threads[0];
+  ASSERT_EQ(thread.calls.size(), 3u);
+  for (const auto& call : thread.calls) {
+    ASSERT_NE(event_detail_of(thread, call), nullptr);
+    EXPECT_EQ(event_detail_of(thread, call)->event(), kEvent);
+    EXPECT_EQ(call_detail_of(thread, call), nullptr);
+  }
+  EXPECT_EQ(stream_of(thread, thread.calls[0]), 7u);
+  EXPECT_EQ(stream_of(thread, thread.calls[1]), 8u);
+  EXPECT_EQ(caller_of(thread, thread.calls[2]), 0xcu);
+}
+
 TEST_F(RecordsTest, LongSpansKeepWhatTheyHold) {
   const auto read = trace_.operation("read", OpClass::Read),
              next = trace_.operation("next", OpClass::LoaderNext);

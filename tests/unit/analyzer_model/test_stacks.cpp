@@ -78,9 +78,9 @@ class StackOfACall : public testing::Test {
   void SetUp() override {
     run.texts = {{1, in(kPackages, "torch/_tensor.py:9 item") + "\n/w/train.py:20 step"},
                  {2, "/w/train.py:30 log"}};
-    thread.call_details.resize(2);
-    thread.call_details[0].mutate_caller(100);
-    thread.call_details[1].mutate_caller(200);
+    thread.event_details.resize(2);
+    thread.event_details[0].mutate_caller(100);
+    thread.event_details[1].mutate_caller(200);
     thread.calls = {call(10, 4, 0), call(30, 4, 0), call(50, 4, 0), call(70, 4, 1), call(90, 4, 0)};
     thread.stacks = {{10, 1}, {30, 1}, {50, 2}, {99, 2}};
   }
@@ -164,8 +164,8 @@ TEST_F(Activity, LeavesOutWorkersThatWaitForAnIndexOrStart) {
 TEST_F(Activity, IsOfOneLoadersWorkersOnly) {
   add(2000, 10, 3, 13);
   add(2000, 10, 3, 77);
-  EXPECT_EQ(worker_activity(run, process, 0).samples, 0u);
-  EXPECT_EQ(worker_activity(run, process, 1).samples, 1u);
+  EXPECT_EQ(worker_activity(run, process, 0).stack_samples, 0u);
+  EXPECT_EQ(worker_activity(run, process, 1).stack_samples, 1u);
 }
 
 TEST_F(Activity, SurvivesTextsThatAreMissingOrSenseless) {
@@ -174,7 +174,7 @@ TEST_F(Activity, SurvivesTextsThatAreMissingOrSenseless) {
   add(2000, 10, 7, 11);
   add(2000, -5, 8, 11);
   add(2000, 10, 999, 11);
-  EXPECT_EQ(worker_activity(run, process, 0).samples, 0u);
+  EXPECT_EQ(worker_activity(run, process, 0).stack_samples, 0u);
 }
 
 }  // namespace

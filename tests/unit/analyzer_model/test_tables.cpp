@@ -59,8 +59,9 @@ TEST_F(TablesTest, EachTableIsTaken) {
   EXPECT_EQ(p.modules.at(0).path, "/lib/libtorch.so");
   EXPECT_EQ(p.devices.at(0).name, "NVIDIA H200");
   EXPECT_EQ(p.devices.at(0).ordinal, 1u);
-  EXPECT_EQ(p.losses.at("torch"), 11u);
-  EXPECT_EQ(p.sources.at("torch"), "2.13.0");
+  EXPECT_EQ(p.dropped_records.at("torch"), 11u);
+  EXPECT_EQ(p.sources.at("torch").text, "2.13.0");
+  EXPECT_EQ(p.sources.at("torch").state, trace::SourceState::Unknown);
   EXPECT_EQ(p.facts.at("torch"), "2.13.0");
   EXPECT_EQ(p.machine_samples.at(0).time, 9000);
   EXPECT_EQ(p.machine_samples.at(0).rss_bytes, 9u);
@@ -204,6 +205,68 @@ TEST_F(TablesTest, WhyRecordingStopped) {
   TraceBuilder trace(trace::kMajorVersion, trace::kMinorVersion, trace::StopReason::SizeLimit);
   trace.process({});
   EXPECT_PRED2(test::only_says, build(trace).stopped, "size limit");
+}
+
+class SourcesTest : public RunTest {
+ protected:
+  // `state` and `holder` as since 1.3.
+  void source(uint64_t ticks, std::string_view text, trace::SourceState state, std::string_view holder = "") {
+    const auto name = trace_.text("cupti"), said = trace_.text(text);
+    const auto who = holder.empty() ? 0 : trace_.text(holder);
+    trace_.table([&](auto& b) { return trace::CreateSource(b, 0, name, said, ticks, state, who); });
+  }
+  const model::Process& built() {
+    const auto op = trace_.operation("cudaLaunchKernel", trace::OpClass::Launch);
+    trace_.thread(0, 5, Slots().host(op, 6000, 9'000'000'000));
+    run_ = build(trace_);
+    return run_.processes.at(0);
+  }
+  void SetUp() override { trace_.process({}); }
+
+  model::Run run_;
+};
+
+TEST_F(SourcesTest, StateTextAndHolder) {
+  source(0, "held by Nsight", trace::SourceState::Held, "Nsight");
+  const auto& status = built().sources.at("cupti");
+  EXPECT_EQ(status.state, trace::SourceState::Held);
+  EXPECT_EQ(status.text, "held by Nsight");
+  EXPECT_EQ(status.holder, "Nsight");
+  EXPECT_FALSE(status.is_on());
+}
+
+TEST_F(SourcesTest, OfAnEarlierTraceOnIsKnownFromItsText) {
+  source(0, "on", trace::SourceState::Unknown);
+  EXPECT_TRUE(built().sources.at("cupti").is_on());
+}
+
+TEST_F(SourcesTest, OfAnEarlierTraceOtherWordsAreKeptAndNotRead) {
+  source(0, "held by Nsight", trace::SourceState::Unknown);
+  const auto& status = built().sources.at("cupti");
+  EXPECT_EQ(status.state, trace::SourceState::Unknown);
+  EXPECT_EQ(status.text, "held by Nsight");
+  EXPECT_EQ(status.holder, "");
+}
+
+TEST_F(SourcesTest, OfANewerTraceAnUnknownStateKeepsItsText) {
+  source(0, "half on", static_cast<trace::SourceState>(200));
+  const auto& status = built().sources.at("cupti");
+  EXPECT_EQ(status.state, trace::SourceState::Unknown);
+  EXPECT_EQ(status.text, "half on");
+}
+
+TEST_F(SourcesTest, TimeThatWasYieldedIsAddedUpByHolder) {
+  trace_.clock(0, 1000, 1000);
+  trace_.clock(0, 9'000'000'000, 9'000'000'000);
+  source(1000, "on", trace::SourceState::On);
+  source(2'000'000'000, "any words", trace::SourceState::Yielded, "torch.profiler");
+  source(5'200'000'000, "on", trace::SourceState::On);
+  const model::Process& process = built();
+  EXPECT_EQ(process.sources.at("cupti").text, "yielded 3.2 s to torch.profiler");
+  EXPECT_EQ(process.sources.at("cupti").state, trace::SourceState::Yielded);
+  EXPECT_EQ(process.sources.at("cupti").holder, "torch.profiler");
+  ASSERT_EQ(process.unobserved.size(), 1u);
+  EXPECT_EQ(process.unobserved[0].length(), 3'200'000'000);
 }
 
 }  // namespace

@@ -53,6 +53,10 @@ Slots& Slots::host(uint16_t op, uint64_t begin, uint64_t end, uint32_t a, uint32
   return with_detail(slot(trace::RecordKind::Host, 0, op, begin, end, a, b), &detail);
 }
 Slots& Slots::host(uint16_t op, uint64_t begin, uint64_t end, uint32_t a, uint32_t b,
+                   const trace::EventDetail& detail) {
+  return with_detail(slot(trace::RecordKind::Host, 0, op, begin, end, a, b), &detail);
+}
+Slots& Slots::host(uint16_t op, uint64_t begin, uint64_t end, uint32_t a, uint32_t b,
                    const trace::CpuDetail& detail) {
   return with_detail(slot(trace::RecordKind::Host, 0, op, begin, end, a, b), &detail);
 }

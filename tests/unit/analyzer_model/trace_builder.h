@@ -21,6 +21,8 @@ class Slots {
   Slots& host(uint16_t op, uint64_t begin, uint64_t end, uint32_t a, uint32_t b,
               const trace::CallDetail& detail);
   Slots& host(uint16_t op, uint64_t begin, uint64_t end, uint32_t a, uint32_t b,
+              const trace::EventDetail& detail);
+  Slots& host(uint16_t op, uint64_t begin, uint64_t end, uint32_t a, uint32_t b,
               const trace::CpuDetail& detail);
   Slots& host(uint16_t op, uint64_t begin, uint64_t end, uint32_t a, uint32_t b,
               const trace::IoDetail& detail);
