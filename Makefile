@@ -27,9 +27,10 @@ test: build  ## run every check and test, one line each, and count them
 demo: build  ## profile real training scripts, apply the first suggestion, compare (DEVICE=cpu: nothing is downloaded)
 	@$(PYTHON) scripts/demo/demo.py $(if $(DEVICE),--device $(DEVICE))
 
-check: build  ## layers, format, and what the built library needs and exports
+check: build  ## layers, documents, words, format, and what the built library needs and exports
 	@scripts/check_layers.py
 	@scripts/document.py --check --gpuwatch build/release/bin/gpuwatch
+	@scripts/check_words.py
 	@scripts/check_format.sh
 	@scripts/check_library.sh build/release
 

@@ -69,6 +69,7 @@ def run_checks(build, results):
     for name, command in (
         ("layers", [sys.executable, scripts / "check_layers.py"]),
         ("documents", [sys.executable, scripts / "document.py", "--check", "--gpuwatch", build / "bin/gpuwatch"]),
+        ("words", [sys.executable, scripts / "check_words.py"]),
         ("format", [scripts / "check_format.sh"]),
         ("library", [scripts / "check_library.sh", build]),
     ):
