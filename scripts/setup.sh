@@ -18,7 +18,8 @@ readonly system_packages=(
   libgtest-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev zlib1g-dev python3-venv python3-dev libpython3-dev)
 
 # One version of the formatter for everybody: two versions never agree on every line.
-readonly python_packages=(numpy pillow pytest pytest-xdist nvtx==0.2.17 clang-format==14.0.6)
+readonly python_packages=(numpy pillow pytest pytest-xdist nvtx==0.2.17 clang-format==14.0.6
+  rich==15.0.0)
 readonly torch_version=2.13.0
 
 # CUDA 13.0, the first release with the library names that the simulated device stands in for.
