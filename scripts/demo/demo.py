@@ -197,9 +197,9 @@ def cpu_demo():
     demonstrate(image_job(sys.executable, {}, image_size=128, width=8))
     trainer = trainer_job()
     if not Path(trainer.command[0]).exists():
-        print("\nThe part on the simulated GPU is skipped: it needs nvcc, which scripts/setup.sh installs.")
+        print("\nThe part on the simulated device is skipped: it needs nvcc, which scripts/setup.sh installs.")
         return
-    heading("A second job, on a simulated GPU: a CUDA program compiled by nvcc, with its own loader threads")
+    heading("A second job, on a simulated device: a CUDA program compiled by nvcc, with its own loader threads")
     demonstrate(trainer)
 
 
@@ -208,7 +208,7 @@ def simulated_device():
     it is missing."""
     python = Path(os.environ.get("GPUWATCH_TORCH_CUDA", ROOT / "build/torch-cuda")) / "bin/python"
     if not (BUILD / "lib/sim").exists():
-        return print("The simulated GPU is not built: it needs nvcc, which scripts/setup.sh installs.")
+        return print("The simulated device is not built: it needs nvcc, which scripts/setup.sh installs.")
     if subprocess.run([ROOT / "scripts/torch_cuda.sh"]).returncode or not python.exists():
         return print("The CUDA build of PyTorch could not be installed.")
     return python, {"LD_LIBRARY_PATH": str(BUILD / "lib/sim"), "GWSIM_CONFIG": str(ROOT / "cuda/sim/devices/a100.conf")}
