@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks which folder includes which. The table below is the architecture; any other include is a mistake.
+"""Checks which folder includes which. The table below is the architecture; any other include is an error.
 
 Also checks what injected code may take from the C++ standard library: only headers that need nothing of libstdc++ at
 run time, because libgpuwatch.so must load into every program with libc alone.

@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every check and test, prints one line for each, and a closing `N passed, N failed`.
 
-Three kinds, one after the other, because most tests compare times and must not compete for the processor:
+Three kinds, one after the other, because most tests compare times and must not compete for the CPU:
   checks   make check's scripts, on the sources and on the built library
   ctest    compiled tests, each ctest case counts as one
-  pytest   tests/**/test_*.py, each pytest case counts as one; files marked beside_others first, one on each processor
-A case of pytest that fails while others took CPU time from the machine (its host's steal, processes that are not the
-tests') is run again at the end, twice at most, and each is printed. One that compares times and fails with nothing to
-excuse it is run again too, and must then pass twice: a kernel's odd millisecond is not seen in three runs, what is wrong
-is. One that compares times counts as skipped if it failed in another way each time and the host took a twentieth of a CPU
-in the last. Exit status 1 if anything failed or nothing ran.
+  pytest   tests/**/test_*.py, each pytest case counts as one; files marked beside_others first, one on each CPU
+A pytest case that fails on a disturbed machine (steal time, processes other than the tests) is run again at the end, at most
+twice, and each result is printed. A case that compares times and fails on an undisturbed machine is run again too and must
+then pass twice: a rare delay of the kernel does not occur in three runs, a defect does. A case that compares times counts as
+skipped if it failed in a different way each time and steal time was at least 5% of a CPU in the last run. Exit status 1
+if anything failed or nothing ran.
 """
 
 import argparse
@@ -183,11 +183,11 @@ class LinePlugin:
             history.passes += 1
         is_repeatable = taken or not bad or compares_times(report)
         if is_repeatable and not self.is_last_try and not history.is_decided:
-            return "again", f"{taken or 'compares times'}\n{cause_of(bad)}" if bad else "it failed before with nothing to excuse it"
+            return "again", f"{taken or 'compares times'}\n{cause_of(bad)}" if bad else "it failed before on an undisturbed machine"
         if not bad:
             return "passed", ""
         if self.is_last_try and history.differs_each_time and stolen_share_of(report) >= PROVES_NOTHING:
-            return "skipped", f"the machine's host took {stolen_share_of(report):.0%} of a CPU; what did not agree:\n{cause_of(bad)}"
+            return "skipped", f"steal time was {stolen_share_of(report):.0%} of a CPU; what did not agree:\n{cause_of(bad)}"
         return "failed", cause_of(bad)
 
     def taken(self):

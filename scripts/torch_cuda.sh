@@ -30,7 +30,7 @@ else
   }
 fi
 [ -e "$place"/lib/python3*/site-packages/torch/lib/libtorch_cuda.so ] || {
-  say "what was installed is no CUDA build" >&2
+  say "the installed PyTorch has no CUDA" >&2
   exit 1
 }
 required_triton() {
