@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 SETUP := build/.setup-done
 
-.PHONY: help setup build test demo demo-picture check frameworks bench gpu-acceptance torch-tests accuracy torch-cuda asan tsan fmt install clean
+.PHONY: help setup build test demo check frameworks bench gpu-acceptance torch-tests torch-cuda asan tsan fmt install clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,29 +21,26 @@ build: $(SETUP)  ## build everything into build/release
 	@scripts/build.sh release
 
 test: build  ## run every check and test, one line each, and count them
-	@scripts/torch_cuda.sh --triton || echo "torch-cuda: could not be installed; tests/torch_cuda will be skipped"
+	@scripts/torch_cuda.sh --triton || echo "torch-cuda: not all to be had here: what needs it of tests/torch_cuda will be skipped"
 	@$(PYTHON) scripts/run_tests.py
 
-demo: build  ## profile training jobs, apply the first suggestion, compare (DEVICE=cpu: no download)
+demo: build  ## profile real training scripts, apply the first suggestion, compare (DEVICE=cpu: nothing is downloaded)
 	@$(PYTHON) scripts/demo/demo.py $(if $(DEVICE),--device $(DEVICE))
 
-demo-picture: build  ## run the demo and draw docs/demo.svg, the picture in README.md
-	@$(PYTHON) scripts/demo/picture.py
-
-check: build  ## layers, documents, words, format, and what the built library needs and exports
+check: build  ## layers, format, and what the built library needs and exports
 	@scripts/check_layers.py
 	@scripts/document.py --check --gpuwatch build/release/bin/gpuwatch
 	@scripts/check_words.py
 	@scripts/check_format.sh
 	@scripts/check_library.sh build/release
 
-frameworks: build  ## train with real frameworks (about 4 GB of packages) and write docs/frameworks.md
+frameworks: build  ## train with real frameworks (about 4 GB of packages), write docs/frameworks.md
 	@$(PYTHON) scripts/frameworks.py
 
-bench: build  ## measure the overhead on this machine and write docs/performance.md
+bench: build  ## measure what gpuwatch costs here, write docs/performance.md
 	@$(PYTHON) scripts/bench.py
 
-gpu-acceptance: build  ## measure on a machine with a GPU what CI cannot, and write docs/gpu-results
+gpu-acceptance: build  ## ask a machine with a GPU what CI cannot answer, write docs/gpu-results
 	@scripts/gpu_acceptance.sh
 	@scripts/gpu_acceptance.sh --render
 
@@ -55,6 +52,9 @@ accuracy: build  ## compare predicted with achieved step times and write docs/ac
 
 torch-cuda: build  ## fetch the CUDA build of PyTorch (526 MB), to train on the simulated device
 	@scripts/torch_cuda.sh
+
+demo-picture: build  ## run the demo and draw docs/demo.svg, the picture in README.md
+	@$(PYTHON) scripts/demo/picture.py
 
 asan: $(SETUP)  ## unit tests under the address and undefined-behavior sanitizers
 	@scripts/build.sh asan

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Writes the documentation that is generated from tables in the source. --check says whether it is up to date.
+"""Writes the documentation that derives from tables in the source; --check says whether it is up to date.
 
   docs/configuration.md   libinject/runtime/config.def
   docs/hooks.md           hooks/*/*.def
-  docs/findings.md        the rules in analyzer/advise/rules, printed by a built analyzer (--gpuwatch)
-  docs/gpu-results/       README.md, from the results of scripts/gpu_acceptance.sh in that folder
+  docs/findings.md        the rules in analyzer/advise/rules, asked of a built analyzer (--gpuwatch)
+  docs/gpu-results/       README.md, from the results of scripts/gpu_acceptance.sh that lie there
 """
 
 import argparse
@@ -45,14 +45,14 @@ def configuration():
     rows = [f"| `{m['name']}` | `{m['default']}` | {m['what']} |" for m in SETTING.finditer(table.read_text())]
     return "\n".join(
         ["# Configuration", "", NOTE.format(table.relative_to(ROOT)),
-         "Environment variables, read once when the library is loaded. An invalid value is reported in one line when recording starts,",
-         "and the default is used.", "", "| variable | default | meaning |", "|---|---|---|", *rows, ""]
+         "Environment variables, read once when the library is loaded. A value that is not understood is reported in one line",
+         "when recording starts, and the default is used.", "", "| variable | default | meaning |", "|---|---|---|", *rows, ""]
     )
 
 
 def hooks():
-    parts = ["# Hooks: the functions that are recorded", "", NOTE.format("the tables in hooks/*/*.def"),
-             "Each row of a table is one function. Its interposer, its export, its id in the trace and this page are generated from it.", ""]
+    parts = ["# What is hooked", "", NOTE.format("the tables in hooks/*/*.def"),
+             "Each row of a table is one function: its interposer, its export, its id in the trace and this page derive from it.", ""]
     for source, (title, how, pattern) in SOURCES.items():
         by_class = defaultdict(list)
         for table in sorted((ROOT / "hooks" / source).glob("*.def")):
@@ -68,8 +68,8 @@ def hooks():
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--check", action="store_true", help="change nothing; exit with 1 if a page is not up to date")
-    parser.add_argument("--gpuwatch", type=Path, help="the built analyzer, which prints the findings")
+    parser.add_argument("--check", action="store_true", help="change nothing; exit 1 if a page is not up to date")
+    parser.add_argument("--gpuwatch", type=Path, help="the built analyzer, which knows the findings")
     options = parser.parse_args()
     check = options.check
     pages = {"configuration.md": configuration(), "hooks.md": hooks(), "gpu-results/README.md": gpu_results.page()}
