@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Fetches the CUDA build of PyTorch into build/torch-cuda, a virtual environment of its own, for tests/torch_cuda: without any of the
-# vendor's libraries that it names as requirements, which the simulated device stands in for. Says first how large that is.
-#   --triton                  and the Triton that it requires into build/triton, for tests of torch.compile
-#   TORCH_CUDA_WHEEL=<file>   take this wheel instead of downloading it
+# Installs the CUDA build of PyTorch into build/torch-cuda, a separate virtual environment, for tests/torch_cuda, without the
+# NVIDIA libraries that it requires: the simulated device replaces them. Says first how much it downloads.
+#   --triton                  also installs the required Triton into build/triton, for tests of torch.compile
+#   TORCH_CUDA_WHEEL=<file>   installs this wheel instead of downloading one
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -136,41 +136,36 @@ def measured(report, metric):
     return steps["mean_ms"] if metric == "step_ms" else steps["samples_per_s"]
 
 
-def prediction_line(finding, unit):
+def prediction_words(finding, unit, suffix):
     prediction = finding["prediction"]
     if prediction:
         low, expected, high = (prediction[key] for key in ("low", "expected", "high"))
-        return f"{expected:.1f} {unit} ({low:.1f}-{high:.1f} {unit})"
+        return f"{expected:.1f} {unit} ({low:.1f}-{high:.1f} {unit}){suffix}"
     if finding.get("ceiling"):
         return f"up to {finding['ceiling']['speedup']:.1f}x"
     return "none"
-
-
-def outcome(prediction, achieved, before, after):
-    """Whether the prediction came true, and what it assumed that may not have held."""
-    inside = prediction["low"] <= achieved <= prediction["high"]
-    print(f"  result      {'inside' if inside else 'outside'} the predicted interval")
-    if before.is_disturbed or after.is_disturbed:
-        print(
-            f"\nOther programs used {before.neighbors:.1f} cores during the first run and {after.neighbors:.1f} during the second.\n"
-            "The prediction assumes that these neighbors stay: run the demo on an idle machine for a fair comparison."
-        )
 
 
 def compare(finding, before, after):
     """What the finding predicted, and what the second run measured."""
     fix, prediction = finding["fix"], finding["prediction"]
     metric = prediction["metric"] if prediction else "step_ms"
-    unit = "ms a step" if metric == "step_ms" else "samples/s"
+    unit, suffix = ("ms", " a step") if metric == "step_ms" else ("samples/s", "")
     now, achieved = measured(before.report, metric), measured(after.report, metric)
     speedup = now / achieved if metric == "step_ms" else achieved / now
     heading("Predicted and achieved")
     print(f"  change      {fix['setting']}={fix['value']}  ({finding['id']})")
-    print(f"  before      {now:.1f} {unit}")
-    print(f"  predicted   {prediction_line(finding, unit)}")
-    print(f"  achieved    {achieved:.1f} {unit}, {speedup:.2f}x")
+    print(f"  before      {now:.1f} {unit}{suffix}")
+    print(f"  predicted   {prediction_words(finding, unit, suffix)}")
+    print(f"  achieved    {achieved:.1f} {unit}{suffix}, {speedup:.2f}x")
     if prediction:
-        outcome(prediction, achieved, before, after)
+        is_inside = prediction["low"] <= achieved <= prediction["high"]
+        print(f"  result      {'inside' if is_inside else 'outside'} the predicted interval")
+    if before.is_disturbed or after.is_disturbed:
+        print(
+            f"\nOther programs used {before.neighbors:.1f} cores during the first run and {after.neighbors:.1f} during the second.\n"
+            "The prediction assumes that these neighbors stay; run the demo on an idle machine for a fair comparison."
+        )
 
 
 def demonstrate(job):

@@ -5,7 +5,8 @@
     scripts/demo/picture.py              runs the demo (make demo-picture), keeps its text in build/demo-session.txt, draws it
     scripts/demo/picture.py SESSION      draws the text of an earlier session
 
-The picture has the first job only, from its command to the comparison. What the training prints is cut to one line.
+The picture has the first job only: its command, the report, the command with the change, and the comparison. What the
+training prints is cut to one line.
 """
 
 import argparse
@@ -58,16 +59,17 @@ def command_of(heading):
 
 
 def first_job(session):
-    """[(heading, text)] up to the first comparison. A session without headings is shown whole."""
+    """[(heading, text)] up to the first comparison, without the report of the changed job."""
     pieces = HEADING.split(session)
     parts = list(zip(pieces[1::2], pieces[2::2]))
     end = next((n for n, (heading, _) in enumerate(parts) if heading.startswith("Predicted")), len(parts) - 1)
-    return parts[: end + 1]
+    reports = [n for n, (heading, _) in enumerate(parts) if heading.startswith("gpuwatch analyze")]
+    return [part for n, part in enumerate(parts[: end + 1]) if n not in reports[1:]]
 
 
 def shown(session):
     lines = []
-    for heading, text in first_job(session):
+    for heading, text in first_job(session.replace(f"{ROOT}/", "")):
         is_command = heading.startswith(("LD_PRELOAD=", "gpuwatch "))
         lines.append(f"$ {command_of(heading)}" if is_command else heading)
         body = text.strip("\n").splitlines()
