@@ -30,3 +30,18 @@ def test_named_commits_exist():
     assert commits
     for commit in commits:
         assert subprocess.run(["git", "cat-file", "-e", f"{commit}^{{commit}}"], cwd=ROOT).returncode == 0, commit
+
+
+def test_every_category_is_explained():
+    table = (ROOT / "analyzer/attribute/category.def").read_text()
+    names = re.findall(r'^GW_CATEGORY\(\w+, "([^"]+)"', table, re.MULTILINE)
+    text = (ROOT / "docs/attribution.md").read_text()
+    assert names
+    assert [name for name in names if f"`{name}`" not in text] == []
+
+
+def test_every_device_profile_is_listed():
+    profiles = [path for path in (ROOT / "cuda/sim/devices").glob("*.conf") if "device_name" in path.read_text()]
+    text = (ROOT / "docs/simulated-device.md").read_text()
+    assert profiles
+    assert [path.name for path in profiles if f"`{path.name}`" not in text] == []
