@@ -298,7 +298,7 @@ def added_system_calls(recording, few, many, scratch, kinds):
 
 
 def interval(values, digits=0):
-    """Mean with its 95 % confidence interval, by Student's t."""
+    """Mean with its 95% confidence interval, by Student's t."""
     t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 11: 2.23, 15: 2.14}[len(values)]
     half = t * statistics.stdev(values) / len(values) ** 0.5
     return f"{statistics.mean(values):.{digits}f} ± {half:.{digits}f}"

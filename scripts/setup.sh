@@ -98,7 +98,7 @@ choose_interpreter() {
   fail "no Python 3.10 or newer with the venv module found"
 }
 
-# Where an interpreter finds PyTorch, if importing it works. The import itself is tried: a broken one is none.
+# Where an interpreter finds PyTorch, if importing it works. The import itself is tried, because a broken one does not count.
 site_of_torch() {
   "$1" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).resolve().parent.parent)' 2>/dev/null || true
 }
@@ -188,7 +188,7 @@ install_cuda() {
   say "CUDA compiler and headers: $root"
 }
 
-# In a folder of its own: pip --target replaces the whole top folder `nvidia` that two packages share.
+# In a separate folder: pip --target replaces the whole top folder `nvidia` that two packages share.
 find_nccl() {
   local root site
   site=$(site_of_torch "$python")

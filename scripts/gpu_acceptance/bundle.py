@@ -29,7 +29,7 @@ def make(folder):
         subprocess.run(["strip", "--strip-debug", copy], check=True)
     for library in shared_libraries(analyzer):
         shutil.copy(library, folder / "lib/own")
-    for name in (RUNTIME, "libcupti.so.13"):  # CUPTI is looked for beside the runtime
+    for name in (RUNTIME, "libcupti.so.13"):  # CUPTI is searched in the folder of the runtime
         if (ROOT / "build/cuda/lib" / name).exists():
             shutil.copy(ROOT / "build/cuda/lib" / name, folder / "lib/cuda")
     for workload in WORKLOADS.iterdir():
