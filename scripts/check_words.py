@@ -59,7 +59,9 @@ WORDS = [
     (r"(?<!there\s)\b(is|are) none\b", "does not exist, is not"),
     (r"\bof (its|their|one's) own\b", "a separate; name whose it is"),
     (r"\b(and|their) kin\b", "name the functions, or: and similar calls"),
-    (r"\btold (from|apart)\b", "distinguished from"),
+    (r"\b(is|are|was|were|be) told\b", "is known, is distinguished from"),
+    (r"\b(can|to) be had\b", "available"),
+    (r"\bspeed-ups?\b", "speedup"),
     (r"\b(other|by the|these) doors?\b", "entry point, way"),
     # American spelling.
     (r"\w*(synchron|initial|recogn|optim|serial|normal|util|organ|quant|vector|summar|categor)is(e[ds]?|ing|ations?)\b",
