@@ -67,7 +67,8 @@ WORDS = [
     (r"\w*(synchron|initial|recogn|optim|serial|normal|util|organ|quant|vector|summar|categor)is(e[ds]?|ing|ations?)\b",
      "the American spelling, with z"),
     (r"\banalys(e|ed|es|ing)\b(?!-)", "analyze"),
-    (r"\b(neighb|behavi|col|fav|hon)our(s|ed|ing|able)?\b", "the American spelling, -or"),
+    (r"\b(neighb|behavi|col|fav|hon)our(s|ed|ing|able|ly|hood)?\b", "the American spelling, -or"),
+    (r"\b(centre|grey|artefact|licence|catalogue|programme)s?\b", "the American spelling"),
 ]  # fmt: skip
 
 EXCUSE = re.compile(r"words: ok(?P<reason>.*)")
