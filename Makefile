@@ -21,7 +21,7 @@ build: $(SETUP)  ## build everything into build/release
 	@scripts/build.sh release
 
 test: build  ## run every check and test, one line each, and count them
-	@scripts/torch_cuda.sh --triton || echo "torch-cuda: not all to be had here: what needs it of tests/torch_cuda will be skipped"
+	@scripts/torch_cuda.sh --triton || echo "torch-cuda: could not be installed; tests/torch_cuda will be skipped"
 	@$(PYTHON) scripts/run_tests.py
 
 demo: build  ## profile real training scripts, apply the first suggestion, compare (DEVICE=cpu: nothing is downloaded)
