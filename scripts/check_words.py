@@ -64,7 +64,7 @@ WORDS = [
     (r"\bspeed-ups?\b", "speedup"),
     (r"\b(other|by the|these) doors?\b", "entry point, way"),
     # American spelling.
-    (r"\w*(synchron|initial|recogn|optim|serial|normal|util|organ|quant|vector|summar|categor)is(e[ds]?|ing|ations?)\b",
+    (r"\w*(synchron|initial|recogn|optim|serial|normal|util|organ|quant|vector|summar|categor|token|minim|maxim|prior|general|special|visual)is(e[ds]?|ing|ations?)\b",
      "the American spelling, with z"),
     (r"\banalys(e|ed|es|ing)\b(?!-)", "analyze"),
     (r"\b(neighb|behavi|col|fav|hon)our(s|ed|ing|able|ly|hood)?\b", "the American spelling, -or"),
