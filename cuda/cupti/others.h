@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Other users of CUPTI in this process: torch.profiler, Proton, a tool of the job's own. CUPTI knows one
-// subscriber and one pair of buffer callbacks, and enabled kinds and attributes are the process's. So before
-// a call of another tool goes through, our session ends and CUPTI is put back as that tool left it; while the
-// tool has anything switched on, or records of it are still in CUPTI, we stay away. This sees calls made
-// through the symbol table. A tool with a CUPTI linked in statically, or that finds it by dlsym on a handle,
-// finds the place taken (error 39), unless something else tells when it begins and ends. Thread safety: any,
-// under one lock that is not held while the other tool's call runs. Errors: none. In a forked child: nothing
-// is done.
+// subscriber and one pair of buffer callbacks, and enabled kinds and attributes are the process's. So
+// before a call of another tool goes through, our session ends and CUPTI is put back as that tool left it;
+// while the tool has anything switched on, or records of it are still in CUPTI, we stay away. This sees
+// calls made through the symbol table. A tool with a CUPTI linked in statically, or that finds it by dlsym
+// on a handle, finds the place taken (error 39), unless something else tells when it begins and ends.
+// Thread safety: any, under one lock that is not held while the other tool's call runs. Errors: none. In a
+// forked child: nothing is done.
 //
 // Seen in kineto: until August 2026 it subscribes once and never unsubscribes, so a subscriber that has no
 // API callback on counts as idle and its subscription is used for our callbacks, whom it never asked for.

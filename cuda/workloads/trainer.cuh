@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop that most of the workloads share: take a batch, copy it, train on it. Two batches are in
-// flight; the host waits for the older one before it takes its buffer again, as loops with a bounded
-// run-ahead do.
+// The training loop that most of the workloads share: take a batch, copy it, train on it. Two batches
+// are in flight; the host waits for the older one before it takes its buffer again, as loops with a
+// bounded run-ahead do.
 #pragma once
 
 #include "loader.h"

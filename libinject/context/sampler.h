@@ -15,8 +15,8 @@
 
 namespace gpuwatch::context {
 
-// Once per trace file: facts about the machine (CPU quota and affinity, memory, /dev/shm) and the first
-// sample.
+// Once per trace file: facts about the machine (CPU quota and affinity, memory, /dev/shm) and
+// the first sample.
 void on_recording() noexcept;
 
 // Whatever else belongs to a sample (NVML): called with its ticks right after it was taken, at most about
@@ -24,8 +24,8 @@ void on_recording() noexcept;
 using SampleSource = void (*)(uint64_t now) noexcept;
 void add_sample_source(SampleSource source) noexcept;
 
-// A worker whose CPU time counts as this process's children's. At most 256 are kept; a worker that has ended
-// is dropped.
+// A worker whose CPU time counts as this process's children's. At most 256 are kept; a worker that has
+// ended is dropped.
 void watch_child(uint32_t pid) noexcept;
 
 extern constinit std::atomic<uint64_t> g_next_sample;  // ticks; UINT64_MAX: not sampling

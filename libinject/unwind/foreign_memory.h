@@ -21,8 +21,8 @@ class ForeignMemory {
 
   bool read(uint64_t address, void* to, size_t bytes) noexcept;
 
-  // `count` equal pieces in one system call, packed one after the other; past the kept blocks. At most
-  // kMaxPieces.
+  // `count` equal pieces in one system call, packed one after the other; past the kept blocks.
+  // At most kMaxPieces.
   static constexpr size_t kMaxPieces = 32;
   bool read_all(const uint64_t* addresses, size_t count, void* to, size_t bytes_each) noexcept;
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Shared by the files of the libcuda stand-in: what programs reach through the driver API (Triton-like
-// launchers, extension modules, cuGetProcAddress), on the same timeline and with the same streams and events
-// as the runtime's stand-in. Contexts are names for devices; modules are not looked at, a function is its
-// name.
+// launchers, extension modules, cuGetProcAddress), on the same timeline and with the same streams and
+// events as the runtime's stand-in. Contexts are names for devices; modules are not looked at, a function
+// is its name.
 #pragma once
 
 #include <cuda.h>
@@ -17,8 +17,8 @@
 
 #define GWSIM_EXPORT extern "C" __attribute__((visibility("default")))
 
-// First statement of an entry point: declares `call`. Functions are named as they are exported:
-// cuMemAlloc_v2.
+// First statement of an entry point: declares `call`. Functions are named as they are
+// exported: cuMemAlloc_v2.
 #define GWSIM_INFO(function)                                                                \
   static constexpr ::gpuwatch::sim::ApiInfo kInfo {                                         \
     ::gpuwatch::sim::ApiDomain::kDriver, ::gpuwatch::sim::kDriverCbid_##function, #function \

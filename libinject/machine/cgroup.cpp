@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libinject/context/cgroup.h"
+#include "libinject/machine/cgroup.h"
 
 #include "libinject/base/syscall.h"
 #include "libinject/base/text.h"
-#include "libinject/context/proc_text.h"
+#include "libinject/machine/proc_text.h"
 
-namespace gpuwatch::context {
+namespace gpuwatch::machine {
 namespace {
 
 using Directory = FilePath;
@@ -241,4 +241,4 @@ bool find_pressure_directory(const Roots& roots, FilePath* directory) noexcept {
   return !directory->was_cut();
 }
 
-}  // namespace gpuwatch::context
+}  // namespace gpuwatch::machine

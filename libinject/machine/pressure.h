@@ -6,9 +6,9 @@
 
 #include <cstdint>
 
-#include "libinject/context/roots.h"
+#include "libinject/machine/roots.h"
 
-namespace gpuwatch::context {
+namespace gpuwatch::machine {
 
 struct PressureFiles {
   KeptPath cpu, memory, io;    // empty: not told
@@ -18,4 +18,4 @@ void find_pressure(const Roots& roots, PressureFiles* files) noexcept;
 
 uint64_t read_pressure_ns(const KeptPath& file) noexcept;
 
-}  // namespace gpuwatch::context
+}  // namespace gpuwatch::machine

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstring>
 
-namespace gpuwatch::context {
+namespace gpuwatch::machine {
 
 // The unsigned number at `text`, past leading blanks; moves `text` behind it. 0 when there is none.
 inline uint64_t take_number(const char*& text) noexcept {
@@ -37,4 +37,4 @@ inline bool find_number(const char* text, const char* key, uint64_t* value) noex
   return false;
 }
 
-}  // namespace gpuwatch::context
+}  // namespace gpuwatch::machine

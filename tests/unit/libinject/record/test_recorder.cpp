@@ -16,7 +16,7 @@
 #include <thread>
 
 #include "libinject/runtime/config.h"
-#include "tests/unit/record/grid_reader.h"
+#include "tests/unit/libinject/record/grid_reader.h"
 
 namespace gpuwatch {
 namespace {

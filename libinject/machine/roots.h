@@ -7,7 +7,7 @@
 
 #include "libinject/base/text.h"
 
-namespace gpuwatch::context {
+namespace gpuwatch::machine {
 
 struct Roots {
   const char* proc = "/proc";
@@ -23,8 +23,8 @@ inline FilePath below(const char* root, const char* name) noexcept {
   return path;
 }
 
-// A path that is kept: in a constant-initialised global, where a FilePath cannot be. Empty if it would be
-// cut.
+// A path that is kept: in a constant-initialised global, where a FilePath cannot be. Empty if it
+// would be cut.
 class KeptPath {
  public:
   constexpr KeptPath() noexcept = default;
@@ -40,4 +40,4 @@ class KeptPath {
   char text_[512] = {};
 };
 
-}  // namespace gpuwatch::context
+}  // namespace gpuwatch::machine

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "libinject/context/pressure.h"
+#include "libinject/machine/pressure.h"
 
 #include "libinject/base/syscall.h"
-#include "libinject/context/cgroup.h"
-#include "libinject/context/proc_text.h"
+#include "libinject/machine/cgroup.h"
+#include "libinject/machine/proc_text.h"
 
-namespace gpuwatch::context {
+namespace gpuwatch::machine {
 namespace {
 
 // A kernel started with psi=0 has the files and refuses to read them.
@@ -42,4 +42,4 @@ uint64_t read_pressure_ns(const KeptPath& file) noexcept {
   return take_number(at) * 1000;
 }
 
-}  // namespace gpuwatch::context
+}  // namespace gpuwatch::machine

@@ -9,9 +9,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "libinject/context/roots.h"
+#include "libinject/machine/roots.h"
 
-namespace gpuwatch::context {
+namespace gpuwatch::machine {
 
 // "1", "2", "1 and 2" (hybrid) or "none".
 const char* cgroup_version(const Roots& roots) noexcept;
@@ -53,4 +53,4 @@ uint64_t read_memory_below_limit(const MemoryLimit& limit) noexcept;
 // The version 2 directory that this process's group has, for its *.pressure files; false when there is none.
 bool find_pressure_directory(const Roots& roots, FilePath* directory) noexcept;
 
-}  // namespace gpuwatch::context
+}  // namespace gpuwatch::machine

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The walker on memory that is no interpreter's: every pointer wild, every list a ring, every length too
-// long. It must end, within bounds, and say no (or text without meaning), never crash; the sanitizers look
-// on.
+// The walker on memory that is no interpreter's: every pointer wild, every list a ring, every length
+// too long. It must end, within bounds, and say no (or text without meaning), never crash; the
+// sanitizers look on.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
