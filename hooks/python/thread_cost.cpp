@@ -8,8 +8,8 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/syscall.h"
-#include "libinject/machine/proc_text.h"
 #include "libinject/context/run_delay.h"
+#include "libinject/machine/proc_text.h"
 #include "libinject/runtime/fork_epoch.h"
 
 namespace gpuwatch::hooks::python {

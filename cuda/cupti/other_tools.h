@@ -26,7 +26,7 @@ namespace gpuwatch::cuda::cupti {
 // Guards who uses CUPTI: taken by a visit, by our session's start and end, and while we fetch.
 extern constinit base::FutexLock g_use;
 
-namespace others {
+namespace other_tools {
 
 // What a call of another tool needs of us.
 enum class Needs : uint8_t {
@@ -93,5 +93,5 @@ CUpti_SubscriberHandle idle_subscriber() noexcept;
 // Whether API callbacks of that subscription come to us.
 void share_callbacks(bool on) noexcept;
 
-}  // namespace others
+}  // namespace other_tools
 }  // namespace gpuwatch::cuda::cupti

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/cupti/others.h"
+#include "cuda/cupti/other_tools.h"
 
 #include <dlfcn.h>
 
@@ -18,7 +18,7 @@ namespace gpuwatch::cuda::cupti {
 
 constinit base::FutexLock g_use;
 
-namespace others {
+namespace other_tools {
 namespace {
 
 constexpr uint64_t kNsPerS = 1'000'000'000;
@@ -266,5 +266,5 @@ void share_callbacks(bool on) noexcept {
   g_is_shared.store(on, std::memory_order_release);
 }
 
-}  // namespace others
+}  // namespace other_tools
 }  // namespace gpuwatch::cuda::cupti
