@@ -41,7 +41,7 @@ void CUPTIAPI on_buffer_complete(CUcontext context, uint32_t stream, uint8_t* bu
   if (!is_our_buffer(buffer))
     return other_tools::complete_buffer(context, stream, buffer, bytes, valid_bytes);
   if (!may_touch_cupti()) return;
-  // While nobody wants records CUPTI may still ask for a buffer, and old releases crash without one.
+  // While no tool wants records CUPTI may still ask for a buffer, and old releases crash without one.
   if (valid_bytes && g_to_us.load(std::memory_order_acquire)) decode(*g_api, buffer, valid_bytes);
   give_back_buffer(buffer);
 }

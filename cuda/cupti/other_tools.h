@@ -9,7 +9,7 @@
 // forked child: nothing is done.
 //
 // Seen in kineto: until August 2026 it subscribes once and never unsubscribes, so a subscriber that has no
-// API callback on counts as idle and its subscription is used for our callbacks, whom it never asked for.
+// API callback on counts as idle and its subscription is used for our callbacks.
 // Later it uses the activity API without subscribing. Either way it disables its kinds first and fetches its
 // records afterwards: until then its buffers must not come to us.
 #pragma once

@@ -24,8 +24,8 @@ void tend_session() noexcept;
 // The last fetch, or, where recording has ended before the job did, full speed for the rest of the job.
 void end_session(bool is_recording) noexcept;
 
-// Puts CUPTI back as it was without us, if the session runs. Fetches what the device has finished; what it is
-// at work on is lost, and counted.
+// Puts CUPTI back as it was without us, if the session runs. Fetches what the device has finished; records of
+// running work are dropped and counted.
 void yield_session(const char* holder) noexcept;
 
 // False in a forked child of the process that the session belongs to.

@@ -29,7 +29,7 @@ void BusiestDisk::read(const machine::Roots& roots) noexcept {
     while (*line == ' ') ++line;
     machine::skip_words(line, 6);
     const uint64_t busy_ms = machine::take_number(line);
-    if (busy_ms == 0) continue;  // never used, or a line that is none
+    if (busy_ms == 0) continue;  // never used, or an invalid line
     Disk* disk = find(number);
     if (!disk) continue;
     const bool is_known = disk->number != 0;

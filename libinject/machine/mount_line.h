@@ -14,7 +14,7 @@ struct MountLine {
   char source[256] = {};
 };
 
-// One line of mountinfo; false when it is none, or is cut.
+// One line of mountinfo; false when it is invalid or too long.
 bool parse_mount(const char* line, const char* end, MountLine* mount) noexcept;
 
 // Whether the data comes over a network, as far as the type tells. FUSE is a program that answers: remote,

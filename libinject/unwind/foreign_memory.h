@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory whose addresses nobody vouches for: of a data worker, or of this process's own interpreter. The
-// kernel copies it (process_vm_readv), so that a wild pointer is a read that fails and never a signal. What a
-// thread writes meanwhile may be copied half changed: whoever reads checks what he got.
+// Reads memory at addresses that may be invalid: of a data worker, or of this process's own interpreter. The
+// kernel copies it (process_vm_readv), so that an invalid pointer is a failed read and never a signal. A copy
+// may be inconsistent, because other threads write at the same time: the caller checks what it read.
 //
 // Cost: 0.3 to 2.5 us a system call; blocks of 1 KiB are kept, because what an interpreter links lies close
 // together. 6.3 KB of stack. Thread safety: one thread each. Signal safety: yes. Errors: read() says false

@@ -16,7 +16,7 @@ bool set_current_device(int device);
 // Blocks until everything on the calling thread's device is done, and returns when that was.
 Ns wait_for_device();
 
-// The stream behind a handle of the runtime or the driver, null for a handle that is none. 0 is the default
+// The stream behind a handle of the runtime or the driver, null for an invalid handle. 0 is the default
 // stream (the thread's own inside a per-thread entry point), 1 the legacy and 2 the per-thread one, in both.
 Stream* stream_of(const void* handle);
 

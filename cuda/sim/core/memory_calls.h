@@ -30,7 +30,7 @@ MemoryError unregister_host(void* pointer);
 MemoryError device_pointer_of(void** device_pointer, void* host_pointer);
 MemoryError memory_info(size_t* free_bytes, size_t* total_bytes);
 
-// `stream` is null for a handle that is none; `fits` is false where the caller was told another
+// `stream` is null for an invalid handle; `fits` is false where the caller was told another
 // kind of memory.
 MemoryError run_copy(ApiCall& call, void* dst, const void* src, const CopyShape& shape, Stream* stream,
                      bool async, bool fits = true);

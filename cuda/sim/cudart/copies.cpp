@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and fills, in all their shapes. core/copy.h says how long each takes and whom it holds.
+// Copies and fills, in all their shapes. core/copy.h says how long each takes and when the caller is blocked.
 #include "core/copy.h"
 
 #include "runtime.h"

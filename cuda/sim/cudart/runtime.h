@@ -55,7 +55,7 @@ class RuntimeCall : public ApiCall {
   cudaError_t done(MemoryError error) { return done(static_cast<cudaError_t>(error)); }
 };
 
-// Null for a handle that is none.
+// Null for an invalid handle.
 inline Stream* resolve(cudaStream_t handle) {
   return stream_of(handle);
 }

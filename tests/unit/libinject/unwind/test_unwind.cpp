@@ -185,7 +185,7 @@ TEST(Layout, RefusesWhatItDoesNotKnow) {
   memory.forget();
   EXPECT_NE(find_layout(memory, 13, address_of(words), layout), nullptr);
   words[2] = 0;
-  words[30] = ~uint64_t{0};  // an offset that is none
+  words[30] = ~uint64_t{0};  // an invalid offset
   memory.forget();
   EXPECT_NE(find_layout(memory, 13, address_of(words), layout), nullptr);
 }
