@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 SETUP := build/.setup-done
 
-.PHONY: help setup build test demo check frameworks bench gpu-acceptance torch-tests torch-cuda asan tsan fmt install clean
+.PHONY: help setup build tests test demo check frameworks bench gpu-acceptance torch-tests accuracy torch-cuda asan tsan fmt install clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,27 +17,31 @@ $(SETUP): scripts/setup.sh
 
 setup: $(SETUP)  ## install what building and testing need (see docs/building.md)
 
-build: $(SETUP)  ## build everything into build/release
-	@scripts/build.sh release
+build: $(SETUP)  ## build the library, the analyzer and the simulated device into build/release
+	@scripts/build.sh release product
 
-test: build  ## run every check and test, one line each, and count them
+tests: $(SETUP)  ## build what `make build` does, and the tests and benchmarks
+	@scripts/build.sh release all
+
+test: tests  ## run every check and test, one line each, and count them
 	@scripts/torch_cuda.sh --triton || echo "torch-cuda: could not be installed; tests/torch_cuda will be skipped"
 	@$(PYTHON) scripts/run_tests.py
 
 demo: build  ## profile real training scripts, apply the first suggestion, compare (DEVICE=cpu: nothing is downloaded)
 	@$(PYTHON) scripts/demo/demo.py $(if $(DEVICE),--device $(DEVICE))
 
-check: build  ## layers, format, and what the built library needs and exports
+check: build  ## layers, documents, words, format, lint, and what the built library needs and exports
 	@scripts/check_layers.py
 	@scripts/document.py --check --gpuwatch build/release/bin/gpuwatch
 	@scripts/check_words.py
 	@scripts/check_format.sh
+	@scripts/check_lint.py build/release
 	@scripts/check_library.sh build/release
 
 frameworks: build  ## train with real frameworks (about 4 GB of packages), write docs/frameworks.md
 	@$(PYTHON) scripts/frameworks.py
 
-bench: build  ## measure what gpuwatch costs here, write docs/performance.md
+bench: tests  ## measure what gpuwatch costs here, write docs/performance.md
 	@$(PYTHON) scripts/bench.py
 
 gpu-acceptance: build  ## ask a machine with a GPU what CI cannot answer, write docs/gpu-results

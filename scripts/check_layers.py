@@ -18,7 +18,8 @@ INJECTED = {
     "libinject/base": [],
     "libinject/runtime": ["libinject/base"],
     "libinject/record": ["libinject/runtime", "libinject/base", "libinject/trace"],
-    "libinject/context": ["libinject/record", "libinject/runtime", "libinject/base", "libinject/trace"],
+    "libinject/machine": ["libinject/base"],
+    "libinject/context": ["libinject/record", "libinject/runtime", "libinject/machine", "libinject/base", "libinject/trace"],
     "libinject/unwind": ["libinject/base"],
     "cuda": ["libinject/record", "libinject/runtime", "libinject/base", "libinject/trace"],
     "hooks": ["libinject", "cuda"],
@@ -29,9 +30,11 @@ ELSEWHERE = {
     "cuda/workloads": [],
     "tests": [],  # anything
 }
-# Each of the analyzer's layers includes those before it, and of the rest of the project the trace format only.
+# Each of the analyzer's layers includes those before it, and of the rest of the project the trace format only; but
+# `gpuwatch doctor` asks what the recorder asks of a machine, by the same readers, so that the two cannot disagree.
 ANALYZER = [f"analyzer/{name}" for name in "io model attribute predict advise report cli".split()]
 ELSEWHERE.update({layer: ["libinject/trace", *ANALYZER[:position]] for position, layer in enumerate(ANALYZER)})
+ELSEWHERE["analyzer/cli"].append("libinject/machine")
 LAYERS = {**INJECTED, **ELSEWHERE}
 # Nobody else includes these, although a folder above them may be included.
 PRIVATE = ["cuda/sim", "cuda/workloads"]

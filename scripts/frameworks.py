@@ -41,7 +41,7 @@ def make_environment():
     if not (HOME / "done").exists():
         print(f"frameworks: installing {len(PACKAGES) + len(VISION) + 1} packages into build/frameworks: 1.2 GB to download, 4 GB on disk", flush=True)
         subprocess.run([sys.executable, "-m", "venv", HOME / "venv"], check=True)
-        pip = [python, "-m", "pip", "install", "--quiet", "--no-compile"]
+        pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-compile"]
         first = subprocess.run([*pip, "--index-url", "https://download.pytorch.org/whl/cpu", "--timeout", "10", "--retries", "0", TORCH], capture_output=True)
         if first.returncode:
             subprocess.run([*pip, TORCH], check=True)

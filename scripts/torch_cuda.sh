@@ -24,7 +24,7 @@ else
   fi
   build/venv/bin/python -m venv "$place"
   # Three signs: exactly this version, so no 2.13.0+cpu that some other index may hold.
-  "$place/bin/pip" install --quiet --no-deps "${TORCH_CUDA_WHEEL:-torch===$torch_version}" "${requirements[@]}" || {
+  "$place/bin/pip" install -qq --disable-pip-version-check --no-deps "${TORCH_CUDA_WHEEL:-torch===$torch_version}" "${requirements[@]}" || {
     rm -rf "$place"  # half an installation would look like one
     exit 1
   }
@@ -40,10 +40,10 @@ print(next(re.match(r"triton==([\d.]+)", need)[1] for need in m.requires("torch"
 if [ "${1:-}" = --triton ] && ! compgen -G "$triton_place/triton-$(required_triton).dist-info" >/dev/null; then
   say "fetching Triton $(required_triton) from the package index into $triton_place: 198 MB to download, 0.7 GB there"
   rm -rf "$triton_place"
-  "$place/bin/pip" install --quiet --no-deps --target "$triton_place" "triton==$(required_triton)" || {
+  "$place/bin/pip" install -qq --disable-pip-version-check --no-deps --target "$triton_place" "triton==$(required_triton)" || {
     rm -rf "$triton_place"
     exit 1
   }
 fi
 # The stubs are made from what the wheel wants.
-scripts/build.sh release
+scripts/build.sh release product
