@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 SETUP := build/.setup-done
 
-.PHONY: help setup build test demo check frameworks bench gpu-acceptance torch-tests torch-cuda asan tsan fmt install clean
+.PHONY: help setup build tests test demo check frameworks bench gpu-acceptance torch-tests accuracy torch-cuda asan tsan fmt install clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -17,28 +17,33 @@ $(SETUP): scripts/setup.sh
 
 setup: $(SETUP)  ## install what building and testing need (see docs/building.md)
 
-build: $(SETUP)  ## build everything into build/release
-	@scripts/build.sh release
+build: $(SETUP)  ## build the library, the analyzer and the simulated device into build/release
+	@scripts/build.sh release product
 
-test: build  ## run every check and test, one line each, and count them
-	@scripts/torch_cuda.sh --triton || echo "torch-cuda: not all to be had here: what needs it of tests/torch_cuda will be skipped"
+tests: $(SETUP)  ## build what `make build` does, and the tests and benchmarks
+	@scripts/build.sh release all
+
+test: tests  ## run every check and test, one line each, and count them
+	@scripts/torch_cuda.sh --triton || echo "torch-cuda: could not be installed; tests/torch_cuda will be skipped"
 	@$(PYTHON) scripts/run_tests.py
 
 demo: build  ## profile real training scripts, apply the first suggestion, compare (DEVICE=cpu: nothing is downloaded)
 	@$(PYTHON) scripts/demo/demo.py $(if $(DEVICE),--device $(DEVICE))
 
-check: build  ## layers, format, and what the built library needs and exports
+check: build  ## layers, documents, words, format, lint, and what the built library needs and exports
 	@scripts/check_layers.py
 	@scripts/check_unused.py --self-test
 	@scripts/check_unused.py
 	@scripts/document.py --check --gpuwatch build/release/bin/gpuwatch
+	@scripts/check_words.py
 	@scripts/check_format.sh
+	@scripts/check_lint.py build/release
 	@scripts/check_library.sh build/release
 
 frameworks: build  ## train with real frameworks (about 4 GB of packages), write docs/frameworks.md
 	@$(PYTHON) scripts/frameworks.py
 
-bench: build  ## measure what gpuwatch costs here, write docs/performance.md
+bench: tests  ## measure what gpuwatch costs here, write docs/performance.md
 	@$(PYTHON) scripts/bench.py
 
 gpu-acceptance: build  ## ask a machine with a GPU what CI cannot answer, write docs/gpu-results
@@ -48,13 +53,16 @@ gpu-acceptance: build  ## ask a machine with a GPU what CI cannot answer, write 
 torch-tests: build  ## PyTorch's own DataLoader tests, with and without injection (FILE=test_dataloader.py, PYTHON=...)
 	@$(PYTHON) scripts/torch_tests.py $(if $(FILE),--file $(FILE)) --python $(PYTHON)
 
-accuracy: build  ## predict loader settings, try them, write docs/accuracy.md
+accuracy: build  ## compare predicted with achieved step times and write docs/accuracy.md
 	@$(PYTHON) scripts/accuracy.py
 
 torch-cuda: build  ## fetch the CUDA build of PyTorch (526 MB), to train on the simulated device
 	@scripts/torch_cuda.sh
 
-asan: $(SETUP)  ## unit tests under the address and undefined-behaviour sanitizers
+demo-picture: build  ## run the demo and draw docs/demo.svg, the picture in README.md
+	@$(PYTHON) scripts/demo/picture.py
+
+asan: $(SETUP)  ## unit tests under the address and undefined-behavior sanitizers
 	@scripts/build.sh asan
 	@$(PYTHON) scripts/run_tests.py --preset asan --only ctest
 

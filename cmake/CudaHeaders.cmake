@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # The vendor's headers and compiler, all from one place so that their versions agree.
 #   cuda_headers   target: cuda_runtime_api.h, cuda.h, cupti.h, nvtx3/
-#   nccl_headers   target: nccl.h (exists only if the header was found)
-#   GPUWATCH_NVCC  nvcc, or NOTFOUND
+#   nccl_headers   target: nccl.h
+#   GPUWATCH_NVCC  nvcc
 # scripts/setup.sh has chosen the place and linked it as build/cuda and build/nccl; a build without it looks where
 # toolkits usually are. -DGPUWATCH_CUDA_ROOT=... and -DGPUWATCH_NCCL_ROOT=... overrule both.
 set(_cuda_places ${CMAKE_SOURCE_DIR}/build/cuda $ENV{CUDA_HOME} /usr/local/cuda
@@ -32,19 +32,21 @@ find_path(GPUWATCH_NVTX_INCLUDE nvtx3/nvToolsExt.h PATHS ${GPUWATCH_CUDA_ROOT} P
 find_path(GPUWATCH_NCCL_INCLUDE nccl.h PATHS ${GPUWATCH_NCCL_ROOT} PATH_SUFFIXES include NO_DEFAULT_PATH)
 find_program(GPUWATCH_NVCC nvcc PATHS ${GPUWATCH_CUDA_ROOT} PATH_SUFFIXES bin NO_DEFAULT_PATH)
 
-if(NOT GPUWATCH_CUDA_INCLUDE OR NOT GPUWATCH_CUPTI_INCLUDE)
-  message(FATAL_ERROR "CUDA or CUPTI headers not found in '${GPUWATCH_CUDA_ROOT}': run scripts/setup.sh, "
-                      "or give a toolkit with -DGPUWATCH_CUDA_ROOT=...")
+foreach(needed GPUWATCH_CUDA_INCLUDE GPUWATCH_CUPTI_INCLUDE GPUWATCH_NVTX_INCLUDE GPUWATCH_NVCC)
+  if(NOT ${needed})
+    message(FATAL_ERROR "${needed} not found in '${GPUWATCH_CUDA_ROOT}': run scripts/setup.sh, "
+                        "or give a CUDA 13 toolkit with -DGPUWATCH_CUDA_ROOT=...")
+  endif()
+endforeach()
+if(NOT GPUWATCH_NCCL_INCLUDE)
+  message(FATAL_ERROR "nccl.h not found in '${GPUWATCH_NCCL_ROOT}': run scripts/setup.sh, "
+                      "or name the folder whose include/ holds it with -DGPUWATCH_NCCL_ROOT=...")
 endif()
 message(STATUS "CUDA headers: ${GPUWATCH_CUDA_INCLUDE}, nvcc: ${GPUWATCH_NVCC}, NCCL header: ${GPUWATCH_NCCL_INCLUDE}")
 
 # The vendor's headers are SYSTEM: their warnings are not ours to fix.
 add_library(cuda_headers INTERFACE)
-target_include_directories(cuda_headers SYSTEM INTERFACE ${GPUWATCH_CUDA_INCLUDE} ${GPUWATCH_CUPTI_INCLUDE})
-if(GPUWATCH_NVTX_INCLUDE)
-  target_include_directories(cuda_headers SYSTEM INTERFACE ${GPUWATCH_NVTX_INCLUDE})
-endif()
-if(GPUWATCH_NCCL_INCLUDE)
-  add_library(nccl_headers INTERFACE)
-  target_include_directories(nccl_headers SYSTEM INTERFACE ${GPUWATCH_NCCL_INCLUDE})
-endif()
+target_include_directories(cuda_headers SYSTEM INTERFACE
+  ${GPUWATCH_CUDA_INCLUDE} ${GPUWATCH_CUPTI_INCLUDE} ${GPUWATCH_NVTX_INCLUDE})
+add_library(nccl_headers INTERFACE)
+target_include_directories(nccl_headers SYSTEM INTERFACE ${GPUWATCH_NCCL_INCLUDE})

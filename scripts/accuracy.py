@@ -2,15 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Predicts step times from one recorded run, applies the change, runs again and compares: docs/accuracy.md.
 
-    scripts/accuracy.py                  all configurations, about half an hour on two cores that nobody else uses
+    scripts/accuracy.py                  all configurations, about half an hour on two idle cores
     scripts/accuracy.py --only free      one group (free, epochs, storage, capped); results merge with the earlier ones
-    scripts/accuracy.py --again          predict again from the recordings kept in build/accuracy, run no job
+    scripts/accuracy.py --again          predict again from the recordings in build/accuracy, run no job
     scripts/accuracy.py --report         only write docs/accuracy.md from docs/accuracy/results.json
 
-The job is tests/groundtruth/programs/timed_loader.py, whose batches cost a known time. It is recorded once for each kind
-of batch; `gpuwatch predict` says what other settings would bring; the job then runs with each of them, not recorded, and
-times its own steps. Every configuration stays in the table, whatever came out. Where the measured value misses the
-interval, two more runs and a recording under the predicted setting itself tell why.
+The job is tests/groundtruth/programs/timed_loader.py, whose batches take a known time. It is recorded once for each kind
+of batch. `gpuwatch predict` gives the step time for other settings. The job then runs with each of them, not recorded, and
+times its own steps. Every configuration stays in the table, whatever the result. If the measured value is outside the
+interval, two more runs and a recording with the predicted setting show why.
 """
 
 import argparse
@@ -130,8 +130,8 @@ EXPERIMENTS = [
 
 
 def become_first():
-    """A new session in a scheduling group that comes before all others, where the machine lets us: others' work beside a
-    measurement is not what is measured."""
+    """A new session in a scheduling group with priority over all others, where the machine permits it: the load of other
+    programs is not what is measured."""
     os.setsid()
     try:
         Path("/proc/self/autogroup").write_text("-19")
@@ -250,7 +250,7 @@ def cells(row):
     if "no_prediction" in row:
         return [*start, "none", "", f"{then:.1f}", "", ""]
     return [*start, f"{row['expected']:.1f}", f"{row['low']:.1f}–{row['high']:.1f}", f"{then:.1f}",
-            f"{error(row):+.1f} %", "yes" if is_inside(row) else "**no**"]  # fmt: skip
+            f"{error(row):+.1f}%", "yes" if is_inside(row) else "**no**"]  # fmt: skip
 
 
 def line(row):
@@ -264,7 +264,7 @@ def taken_of(row):
 
 def taken_words(row):
     shares = " and ".join(f"{share:.0%}" for share in taken_of(row))
-    return f"others took {shares} of a CPU" if shares else "what others took was not measured"
+    return f"other programs and steal time: {shares} of a CPU" if shares else "other programs were not measured"
 
 
 def mean_error(rows):
@@ -278,11 +278,11 @@ def summary(rows):
     inside = sum(map(is_inside, given))
     return [
         ("configurations", f"{len(rows)}", "60"),
-        ("mean absolute error, CPU free", f"{mean_error(free):.1f} %", f"{TARGETS['free']} %"),
-        ("mean absolute error, CPU capped", f"{mean_error(capped):.1f} %", f"{TARGETS['capped']} %"),
-        ("measured value inside the interval", f"{inside} of {len(given)} ({100 * inside / max(1, len(given)):.0f} %)", "90 %"),
-        ("median width of the interval", f"{statistics.median(map(width, given)):.1f} %", "10 %"),
-        ("no prediction", f"{100 * (1 - len(given) / len(rows)):.0f} %", "10 %"),
+        ("mean absolute error, with idle cores", f"{mean_error(free):.1f}%", f"{TARGETS['free']}%"),
+        ("mean absolute error, with all cores busy", f"{mean_error(capped):.1f}%", f"{TARGETS['capped']}%"),
+        ("measured value inside the interval", f"{inside} of {len(given)} ({100 * inside / max(1, len(given)):.0f}%)", "90%"),
+        ("median width of the interval", f"{statistics.median(map(width, given)):.1f}%", "10%"),
+        ("no prediction", f"{100 * (1 - len(given) / len(rows)):.0f}%", "10%"),
     ]  # fmt: skip
 
 
@@ -292,32 +292,32 @@ def table(header, rows):
 
 
 GROUPS = {
-    "free": "Batches that sleep: CPU is free",
+    "free": "Batches that sleep: cores stay idle",
     "epochs": "Short epochs",
-    "storage": "Files on storage that answers late, and on fast storage",
-    "capped": "Batches that compute: the cores are the limit",
+    "storage": "Files on slow and on fast storage",
+    "capped": "Batches that compute: the cores are the bottleneck",
 }
 
 
-SMALL = 2  # percent: two runs of one job differ by as much
+SMALL = 2  # percent: the usual difference between two runs of one job
 
 
 def reason(row):
-    """What the further runs of a missed configuration show."""
+    """What the additional runs of a missed configuration show."""
     if "repeats" not in row:
-        return "Not looked into."
+        return "Not examined."
     runs = [row["achieved"]["step_ms"], *row["repeats"]]
     text = f"Three runs took {min(runs):.1f} to {max(runs):.1f} ms a step."
     if row["low"] <= statistics.median(runs) <= row["high"]:
-        text += " The middle one is inside the interval: the run, not the prediction, was off."
+        text += " Their median is inside the interval: the run was unusual, not the prediction."
     itself = row["itself"]
     if "expected" not in itself:
-        return f"{text} Recorded under {row['to']} itself: {itself['no_prediction']}."
+        return f"{text} Recorded with {row['to']}: {itself['no_prediction']}."
     off = 100 * (itself["expected"] / itself["recorded"] - 1)
-    text += f" Recorded under {row['to']} itself ({itself['recorded']:.1f} ms), the replay gives {itself['expected']:.1f}, {off:+.1f} %: "
+    text += f" Recorded with {row['to']} ({itself['recorded']:.1f} ms), the replay gives {itself['expected']:.1f}, {off:+.1f}%: "
     if abs(off) <= SMALL:
-        return text + f"the model is right, and what it is fed with is not the same under {row['from']}."
-    return text + "the model itself is off."
+        return text + f"the model is right, but its input, as recorded with {row['from']}, differs."
+    return text + "the model is inaccurate here."
 
 
 def misses(results):
@@ -326,29 +326,29 @@ def misses(results):
         if "no_prediction" in row:
             lines.append(f"- {key}: {row['no_prediction']}. ({taken_words(row)}.)")
         elif not is_inside(row):
-            lines.append(f"- {key}, {error(row):+.1f} %: {reason(row)} ({taken_words(row)}.)")
+            lines.append(f"- {key}, {error(row):+.1f}%: {reason(row)} ({taken_words(row)}.)")
     return lines or ["None."]
 
 
 def write_page(results):
     rows = list(results.values())
     taken = [share for row in rows for share in taken_of(row)]
-    others = f"took {min(taken):.0%} to {max(taken):.0%} of a CPU while a job ran, median {statistics.median(taken):.0%}" if taken else "were not watched"
+    others = f"used {min(taken):.0%} to {max(taken):.0%} of a CPU while a job ran (median {statistics.median(taken):.0%})" if taken else "were not measured"
     lines = [
-        "# How well predictions come true", "",
-        "Written by `make accuracy` (scripts/accuracy.py); do not edit. Each line: a job was recorded under one setting,",
-        "`gpuwatch predict` said what a step would take under another, and the job was run again with it, not recorded,",
-        "timing its own steps. Settings are workers x prefetch_factor; times are milliseconds a step. A recording is of 80 to",
-        "500 batches: the fewer and the less even, the wider the interval. Every configuration that was run is in the table.", "",
-        *table(["", "measured", "wanted"], summary(rows)), "",
-        f"Machine: {os.cpu_count()} cores, {platform.machine()}, Linux {platform.release().split('-')[0]}. Its host and other processes {others}.",
-        f"A run in which they took {DISTURBED:.0%} or more is made again, at most {TRIES} times in all; the last one counts.",
-        "Not covered: pinned memory (needs a device), storage whose bandwidth is the limit (the replay lets each worker read",
-        "as fast as the recorded one did). Predictions on machines with a GPU: [gpu-results](gpu-results/README.md).",
+        "# Accuracy: predicted and achieved step times", "",
+        "Written by `make accuracy` (scripts/accuracy.py); do not edit. For each row a job was recorded with one setting,",
+        "`gpuwatch predict` predicted the step time for another setting, and the job ran again with that one, not recorded, timing",
+        "its own steps. Settings are num_workers x prefetch_factor; times are milliseconds a step. A recording has 80 to 500",
+        "batches: fewer and less even batches give wider intervals. The tables contain every configuration that was run.", "",
+        *table(["", "measured", "goal"], summary(rows)), "",
+        f"Machine: {os.cpu_count()} cores, {platform.machine()}, Linux {platform.release().split('-')[0]}. Other programs and steal time {others}.",
+        f"A run in which they used {DISTURBED:.0%} or more is repeated, at most {TRIES} times in all; the last one counts.",
+        "Not covered: pinned memory (needs a GPU) and storage whose bandwidth is the bottleneck (in the replay each worker reads",
+        "as fast as the recorded one). Predictions on machines with a GPU: [gpu-results](gpu-results/README.md).",
     ]  # fmt: skip
     if known := sum(row["known"] for row in rows):
-        lines += ["", f"{known} of the {len(rows)} predictions were made again from the kept recording (`--again`), with a replay that was changed when",
-                  "what was achieved was known: they show how well it can fit, not how well it foretells."]  # fmt: skip
+        lines += ["", f"{known} of the {len(rows)} predictions were made again from the kept recording (`--again`), by a replay that was changed when",
+                  "the achieved times were known: they show how well it fits, not how well it predicts."]  # fmt: skip
     for group, title in GROUPS.items():
         of_group = [row for row in rows if row["group"] == group]
         if not of_group:
@@ -362,9 +362,9 @@ def write_page(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=ROOT / "build/release")
-    parser.add_argument("--only", action="append", help="group, or part of a job's name; may be given several times")
-    parser.add_argument("--again", action="store_true", help="new predictions from the kept recordings, no runs")
-    parser.add_argument("--report", action="store_true", help="write the page from the results, run nothing")
+    parser.add_argument("--only", action="append", help="group, or part of a job's name; repeatable")
+    parser.add_argument("--again", action="store_true", help="predict again from the kept recordings, run no job")
+    parser.add_argument("--report", action="store_true", help="write the page from the results, run no job")
     options = parser.parse_args()
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     wanted = [e for e in EXPERIMENTS if not options.only or any(o == e.group or o in e.job for o in options.only)]
@@ -380,7 +380,7 @@ def main():
     results = {key: results[key] for key in order if key in results}
     write_page(results)
     for words, measured, target in summary(list(results.values())):
-        print(f"{words}: {measured} (wanted {target})")
+        print(f"{words}: {measured} (goal {target})")
 
 
 if __name__ == "__main__":

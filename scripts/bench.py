@@ -1,14 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Measures what gpuwatch costs, on this machine, and writes docs/performance.md.
+"""Measures gpuwatch's overhead on this machine and writes docs/performance.md.
 
     scripts/bench.py                         all sections
     scripts/bench.py hooks startup           some of them, printed only
-    scripts/bench.py --write hooks startup   these sections of the page; the others stay as they are
+    scripts/bench.py --write hooks startup   replace these sections of the page, keep the others
 
-Absolute times differ from machine to machine, so every figure is a difference or a ratio of two things that were
-measured in the same run, alternating, with its spread (lowest, median, highest). The build is build/release, or
-GPUWATCH_BUILD.
+Absolute times differ from machine to machine, so every figure is a difference or a ratio of two measurements taken
+alternately in the same run, with its spread (lowest, median, highest). The build is build/release or GPUWATCH_BUILD.
 """
 
 import argparse
@@ -63,7 +62,7 @@ def table(header, rows):
 
 
 class Finished:
-    """A command that succeeded: wall and CPU seconds, and the most memory it was seen to use."""
+    """A command that succeeded: wall and CPU seconds, and its peak memory."""
 
     def __init__(self, command, environment):
         began = time.perf_counter()
@@ -73,7 +72,7 @@ class Finished:
         self.rss_kib = {"VmHWM": 0, "RssAnon": 0}
         status = None
         while status is None:
-            # Not ru_maxrss: that of a child begins with what this program had when it forked.
+            # Not ru_maxrss: a child's starts with the size of this program at the fork.
             self.look_at_memory(process.pid)
             pid, ended, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
@@ -85,7 +84,7 @@ class Finished:
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode:
             complaint = process.stderr.read().decode()
-            sys.exit(f"bench: {' '.join(map(str, command))} ended with {process.returncode}:\n{complaint}")
+            sys.exit(f"bench: {' '.join(map(str, command))} failed with status {process.returncode}:\n{complaint}")
         process.stderr.close()
 
     def look_at_memory(self, pid):
@@ -107,7 +106,7 @@ def cpu_ms(environment):
     return (usage.ru_utime + usage.ru_stime) * 1e3
 
 
-# --- what a hooked call costs ------------------------------------------------------------------------------------
+# --- the overhead of a hooked call ------------------------------------------------------------------------------------
 
 
 def hook_cost(mode, environment, arguments=()):
@@ -115,7 +114,7 @@ def hook_cost(mode, environment, arguments=()):
     command = [BUILD / "bin/bench/hook_cost", *arguments, "--benchmark_format=json"]
     done = subprocess.run([str(w) for w in command], env=environment, capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"bench: hook_cost ({mode}) ended with {done.returncode}:\n{done.stderr}")
+        sys.exit(f"bench: hook_cost ({mode}) failed with status {done.returncode}:\n{done.stderr}")
     times = {}
     for row in json.loads(done.stdout)["benchmarks"]:
         if row["run_type"] == "iteration":
@@ -135,7 +134,7 @@ def bench_hooks(scratch):
         ["CUDA launch, recorded (24 bytes)", recording["launch"].text(), 50],
         ["CUDA copy, recorded with its detail (48 bytes)", recording["copy"].text(), 50],
         ["wait that does not block: timed, below the threshold", recording["semaphore"].text(), 25],
-        ["read of nothing: timed and counted, below the threshold", recording["read"].text(), 25],
+        ["empty read: timed and counted, below the threshold", recording["read"].text(), 25],
         ["the same wait in a dormant process", dormant["semaphore"].text(), 5],
         ["the same wait, GPUWATCH_DISABLE=1", off["semaphore"].text(), 5],
         ["CUDA launch, GPUWATCH_DISABLE=1", off["launch"].text(), 5],
@@ -144,18 +143,18 @@ def bench_hooks(scratch):
     launch = recording["launch"].median
     return f"""## A hooked call
 
-Nanoseconds that the hook adds to a call of the thread's own CPU time: median (lowest to highest) of nine repetitions of 400 000
-calls, against the same function called directly in the same run. Writing the trace's pages is included.
+CPU time in nanoseconds that the hook adds to a call: median (lowest to highest) of nine repetitions of 400 000 calls, compared
+with the same function called directly in the same run. Writing the pages of the trace is included.
 
 {table(["call", "ns added", "goal"], rows)}
 
-A step of 10 000 kernels of 5 us each, launched one by one, so takes {launch * 10_000 / 50e6:.1%} longer on the host
-(10 000 calls x {launch:.0f} ns over 50 ms): computed, not timed. What CUPTI itself adds to a launch comes on top and was
-not measured: no GPU at hand.
+So a step of 10 000 kernels of 5 us each, launched one by one, takes {launch * 10_000 / 50e6:.1%} longer on the host
+(10 000 calls x {launch:.0f} ns / 50 ms): computed, not timed. CUPTI adds to each launch as well, which was not measured
+without a GPU.
 """
 
 
-# --- a process that is none of ours ------------------------------------------------------------------------------
+# --- a process that does not train ------------------------------------------------------------------------------
 
 
 def user_instructions(environment):
@@ -184,7 +183,7 @@ def bench_startup(scratch, pairs=200):
     return f"""## A dormant process
 
 `true`, {pairs} times with and {pairs} times without the library, alternating: {statistics.median(added):.2f} ms more CPU time at the
-median (quartiles {added[len(added) // 4]:.2f} to {added[len(added) * 3 // 4]:.2f}), {ratio:.2f} times the time without
+median (quartiles {added[len(added) // 4]:.2f} to {added[len(added) * 3 // 4]:.2f}), {ratio:.2f}x the time without it
 (goal: at most 1 ms, no file); {files}.
 {instructions}
 """
@@ -207,12 +206,12 @@ def bench_job(scratch, pairs=7):
         memory.append((seen.rss_kib["VmHWM"] - alone.rss_kib["VmHWM"]) / 1024)
     return f"""## A job on the simulated device
 
-`{command[0].name}` (40 steps, 1001 kernels of 5 us each, launched one by one), {pairs} pairs, alternating. Calls are timed
-against a software device here, so this shows the recorder and the CUPTI session's own work, not CUPTI's.
+`{command[0].name}` (40 steps, 1001 kernels of 5 us each, launched one by one), {pairs} pairs, alternating. The device is
+simulated, so this shows the overhead of the recorder and of gpuwatch's CUPTI session, not of CUPTI.
 
 {table(["", "median (lowest to highest)", "goal"], [
-    ["wall time with all sources on", Spread(ratios).text(2, " %"), "2 %"],
-    ["memory (largest resident set, the trace's shared pages included)", Spread(memory).text(1, " MiB"), "64 MiB"],
+    ["wall time with all sources on", Spread(ratios).text(2, "%"), "2%"],
+    ["memory (peak resident set, including the shared pages of the trace)", Spread(memory).text(1, " MiB"), "64 MiB"],
 ])}
 """
 
@@ -235,12 +234,12 @@ def run_loader(tool, batches, environment):
     words = [str(word) for word in [*tool, *setting, *loader_job(batches)]]
     done = subprocess.run(words, env=clean_environment(**LOADER_ENVIRONMENT), capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"bench: {' '.join(words)} ended with {done.returncode}:\n{done.stderr}")
+        sys.exit(f"bench: {' '.join(words)} failed with status {done.returncode}:\n{done.stderr}")
 
 
 @dataclass
 class Run:
-    """What a run used with all its processes. Instructions are those of user mode: None where nothing counts them."""
+    """What all processes of a run used. Instructions are those of user mode, or None if the CPU does not count them."""
 
     wall_us: float
     instructions: int | None
@@ -249,7 +248,7 @@ class Run:
 
 @dataclass
 class Runs:
-    """A long run and a short one: their difference is what the batches cost, without the start."""
+    """A long run and a short one: their difference is the cost of the batches, without start-up."""
 
     short: Run
     long: Run
@@ -272,7 +271,7 @@ def counted(batches, environment, scratch):
 
 
 def prices():
-    """{system call that the library makes while batches pass: us}"""
+    """{system call that the library makes in each batch: us}"""
     command = [BUILD / "bin/bench/system_calls", "--benchmark_format=json"]
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=True)
     return {row["name"]: row["cpu_time"] / 1e3 for row in json.loads(done.stdout)["benchmarks"]}
@@ -299,7 +298,7 @@ def added_system_calls(recording, few, many, scratch, kinds):
 
 
 def interval(values, digits=0):
-    """Mean with its 95 % confidence interval, by Student's t."""
+    """Mean with its 95% confidence interval, by Student's t."""
     t = {2: 12.71, 3: 4.30, 4: 3.18, 5: 2.78, 6: 2.57, 7: 2.45, 8: 2.36, 9: 2.31, 11: 2.23, 15: 2.14}[len(values)]
     half = t * statistics.stdev(values) / len(values) ** 0.5
     return f"{statistics.mean(values):.{digits}f} ± {half:.{digits}f}"
@@ -317,19 +316,19 @@ def bench_loader(scratch, pairs=9, few=50, many=600):
     return f"""## A job that waits for its loader
 
 PyTorch's DataLoader with 2 workers, batches of 4 samples that sleep for 4 ms each, and a training step that sleeps for 4 ms: a step of
-{step_us / 1e3:.1f} ms. All processes together, a run of {many} batches less one of {few} so that start-up cancels; with and without the
-library, alternating, {pairs} pairs; means with their 95 % confidence intervals. Two of three processes are workers, whose cost is hidden
-where another bound is nearer: the cost over the step is the most that a step can get longer.
+{step_us / 1e3:.1f} ms. All processes together, a run of {many} batches minus one of {few} so that start-up cancels, with and without the
+library, alternating, {pairs} pairs; means with 95% confidence intervals. Two of the three processes are workers, whose overhead is
+hidden unless they are the bottleneck: the overhead divided by the step time is an upper bound for a longer step.
 
 {table(["", "measured", "goal"], [
     *computed_cost(alone, seen, step_us, added_calls(recording, few, many, scratch)),
-    ["wall time added to a step, timed", f"{interval(wall, 2)} %", ""],
+    ["wall time added to a step, timed", f"{interval(wall, 2)}%", ""],
 ])}
 """
 
 
 def can_trace():
-    """Containers often forbid it."""
+    """Whether strace works: containers often forbid it."""
     return bool(shutil.which("strace")) and subprocess.run(["strace", "-o", "/dev/null", TRUE], capture_output=True).returncode == 0
 
 
@@ -343,16 +342,16 @@ def added_calls(recording, few, many, scratch):
 
 def computed_cost(alone, seen, step_us, calls):
     if calls is None or any(run.instructions is None for runs in alone + seen for run in (runs.short, runs.long)):
-        return [["cost, computed", "not counted: needs strace, perf and a machine that counts instructions", f"{LOADER_STEP_GOAL} %"]]
+        return [["overhead, computed", "not counted: needs strace, perf and a CPU that counts instructions", f"{LOADER_STEP_GOAL}%"]]
     added = [b.of_a_batch("instructions") - a.of_a_batch("instructions") for a, b in zip(alone, seen)]
     of_one = statistics.mean(runs.long.user_us / runs.long.instructions for runs in alone)  # as fast as the job's own
     of_calls = sum(times * us for times, us in calls.values())
     listed = ", ".join(f"{times:.1f} {kind} of {us:.2f}" for kind, (times, us) in calls.items() if times >= 0.05)
     share = [(instructions * of_one + of_calls) / step_us * 100 for instructions in added]
     return [
-        [f"instructions added a batch, user mode; the job's own take {of_one * 1e6:.2f} us a million", interval(added), ""],
-        ["system calls added a batch, with the us of one; openat is reading a file of procfs", listed, ""],
-        [f"both times what they cost, {statistics.mean(added) * of_one:.1f} and {of_calls:.1f} us, of a step", f"{interval(share, 2)} %", f"{LOADER_STEP_GOAL} %"],
+        [f"instructions added per batch, user mode; the job takes {of_one * 1e6:.2f} us for a million", interval(added), ""],
+        ["system calls added per batch, with the us of one; openat includes reading a file of procfs", listed, ""],
+        [f"their CPU time, {statistics.mean(added) * of_one:.1f} and {of_calls:.1f} us, as a share of a step", f"{interval(share, 2)}%", f"{LOADER_STEP_GOAL}%"],
     ]
 
 
@@ -360,7 +359,7 @@ def computed_cost(alone, seen, step_us, calls):
 
 
 def used_bytes(directory):
-    """Bytes of trace that were claimed; the rest of a file is reserved space that reads as zeros."""
+    """Bytes of trace that were written; the rest of a file is reserved space that reads as zeros."""
     return sum(path.stat().st_blocks * 512 for path in Path(directory).glob("*.gwt"))
 
 
@@ -371,7 +370,7 @@ def bench_analyzer(scratch, repetitions=5):
     analyze = [BUILD / "bin/gpuwatch", "analyze", directory, "--json"]
     done = subprocess.run([str(w) for w in analyze], env=clean_environment(), capture_output=True, text=True)
     if done.returncode:
-        sys.exit(f"bench: gpuwatch analyze ended with {done.returncode}:\n{done.stderr}")
+        sys.exit(f"bench: gpuwatch analyze failed with status {done.returncode}:\n{done.stderr}")
     events = json.loads(done.stdout)["trace"]["events"]
     runs = [Finished(analyze, clean_environment()) for _ in range(repetitions)]
     cpu = Spread(events / run.cpu_seconds / 1e6 for run in runs)
@@ -382,9 +381,9 @@ def bench_analyzer(scratch, repetitions=5):
 `gpuwatch analyze --json` of a run with {events:,} events ({bytes_used / 2**20:.0f} MiB).
 
 {table(["", "measured", "goal"], [
-    ["events a second of CPU time, millions", cpu.text(2), 20],
-    ["bytes of trace an event, all included", f"{bytes_used / events:.1f}", 24],
-    ["anonymous memory over trace size", f"{memory / bytes_used:.2f}", 0.5],
+    ["million events per second of CPU time", cpu.text(2), 20],
+    ["bytes of trace per event, all included", f"{bytes_used / events:.1f}", 24],
+    ["anonymous memory / trace size", f"{memory / bytes_used:.2f}", 0.5],
 ])}
 """
 
@@ -392,8 +391,8 @@ def bench_analyzer(scratch, repetitions=5):
 HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 # Performance
 
-Written by `make bench`. Figures of a GPU (what CUPTI adds to a launch, device memory) are not measured here; those of the acceptance
-run on machines that have one are in [gpu-results](gpu-results/README.md).
+Written by `make bench`. This page has no figures of a GPU (CUPTI's overhead, device memory). Those of the acceptance run on
+machines with a GPU are in [gpu-results](gpu-results/README.md).
 
 """
 SECTIONS = {"hooks": bench_hooks, "startup": bench_startup, "job": bench_job, "loader": bench_loader, "analyzer": bench_analyzer}
@@ -408,7 +407,7 @@ def machine():
     source = clock.read_text().strip() if clock.exists() else "unknown"
     return (
         f"{model}{virtual}, {os.cpu_count()} CPUs, Linux {os.uname().release}, clock source {source}; "
-        f"load average before: {os.getloadavg()[0]:.1f}."
+        f"load average before the run: {os.getloadavg()[0]:.1f}."
     )
 
 
@@ -427,11 +426,11 @@ def measured(name):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sections", nargs="*", metavar="section", help=f"of {', '.join(SECTIONS)}; all, and written, if left out")
+    parser.add_argument("sections", nargs="*", metavar="section", help=f"one of {', '.join(SECTIONS)}; default: all, and write the page")
     parser.add_argument("--write", action="store_true", help="replace these sections of the page")
     options = parser.parse_args()
     if unknown := [name for name in options.sections if name not in SECTIONS]:
-        parser.error(f"no section {', '.join(unknown)}; there are {', '.join(SECTIONS)}")
+        parser.error(f"unknown section {', '.join(unknown)}; known are {', '.join(SECTIONS)}")
     return options
 
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Checks which folder includes which. The table below is the architecture; any other include is a mistake.
+"""Checks which folder includes which. The table below is the architecture; any other include is an error.
 
 Also checks what injected code may take from the C++ standard library: only headers that need nothing of libstdc++ at
 run time, because libgpuwatch.so must load into every program with libc alone.
@@ -18,7 +18,8 @@ INJECTED = {
     "libinject/base": [],
     "libinject/runtime": ["libinject/base"],
     "libinject/record": ["libinject/runtime", "libinject/base", "libinject/trace"],
-    "libinject/context": ["libinject/record", "libinject/runtime", "libinject/base", "libinject/trace"],
+    "libinject/machine": ["libinject/base"],
+    "libinject/context": ["libinject/record", "libinject/runtime", "libinject/machine", "libinject/base", "libinject/trace"],
     "libinject/unwind": ["libinject/base"],
     "cuda": ["libinject/record", "libinject/runtime", "libinject/base", "libinject/trace"],
     # Each source of hooks/ is a layer of its own. Tables (.def) of all sources meet in hooks/core.
@@ -45,9 +46,11 @@ ELSEWHERE = {
     "cuda/workloads": [],
     "tests": [],  # anything
 }
-# Each of the analyzer's layers includes those before it, and of the rest of the project the trace format only.
+# Each of the analyzer's layers includes those before it, and of the rest of the project the trace format only; but
+# `gpuwatch doctor` asks what the recorder asks of a machine, by the same readers, so that the two cannot disagree.
 ANALYZER = [f"analyzer/{name}" for name in "io model attribute predict advise report cli".split()]
 ELSEWHERE.update({layer: ["libinject/trace", *ANALYZER[:position]] for position, layer in enumerate(ANALYZER)})
+ELSEWHERE["analyzer/cli"].append("libinject/machine")
 LAYERS = {**INJECTED, **ELSEWHERE}
 # Nobody else includes these, although a folder above them may be included.
 PRIVATE = ["cuda/sim", "cuda/workloads"]

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs training programs of real frameworks under injection, a line each, and writes docs/frameworks.md.
+"""Runs training programs of real frameworks with the library preloaded, and writes docs/frameworks.md.
 
-Each program of tests/frameworks/programs times its own waits for data; what the trace says of the same moments must agree
-within 0.5 % or 0.2 ms a batch, and the report must name the framework, the loader and its line. The packages (about 4 GB
-on the disk) go to build/frameworks, or take an environment that has them: --python.
+Each program of tests/frameworks/programs times its own data stalls. The trace must agree within 0.5% or 0.2 ms a batch, and
+the report must name the framework, the loader and its line. The packages (about 4 GB on disk) go to build/frameworks;
+--python names an environment that has them.
 """
 
 import argparse
@@ -23,25 +23,25 @@ import raw_trace  # noqa: E402
 
 BUILD = Path(os.environ.get("GPUWATCH_BUILD", ROOT / "build/release")).resolve()
 HOME = ROOT / "build/frameworks"
-KNOWN = HOME / "results.json"  # of the last full run, and of what was run again since
+KNOWN = HOME / "results.json"  # of the last full run, updated by later partial runs
 PROGRAMS = ROOT / "tests/frameworks/programs"
 TORCH = "torch==2.13.0"
 PACKAGES = [
     "lightning", "accelerate", "transformers", "fastai", "torchdata", "webdataset", "torch_geometric", "monai",
     "mosaicml-streaming", "ray[data]", "tensorflow-cpu", "keras", "jax", "pillow",
 ]  # fmt: skip
-# Want torchvision, whose wheel on PyPI is for CUDA: it serves two programs, and nobody else may find it.
+# These need torchvision, whose wheel on PyPI is for CUDA. Only two programs may find it.
 VISION = ["torchvision", "timm"]
 RELATIVE, A_BATCH_MS = 0.005, 0.2
 
 
 def make_environment():
-    """The packages' Python. Downloads about 1.2 GB the first time."""
+    """The Python with the packages. Downloads about 1.2 GB the first time."""
     python = HOME / "venv/bin/python"
     if not (HOME / "done").exists():
-        print(f"frameworks: installing {len(PACKAGES) + len(VISION) + 1} packages into build/frameworks: about 1.2 GB to fetch, 4 GB on the disk", flush=True)
+        print(f"frameworks: installing {len(PACKAGES) + len(VISION) + 1} packages into build/frameworks: 1.2 GB to download, 4 GB on disk", flush=True)
         subprocess.run([sys.executable, "-m", "venv", HOME / "venv"], check=True)
-        pip = [python, "-m", "pip", "install", "--quiet", "--no-compile"]
+        pip = [python, "-m", "pip", "install", "-qq", "--disable-pip-version-check", "--no-compile"]
         first = subprocess.run([*pip, "--index-url", "https://download.pytorch.org/whl/cpu", "--timeout", "10", "--retries", "0", TORCH], capture_output=True)
         if first.returncode:
             subprocess.run([*pip, TORCH], check=True)
@@ -75,7 +75,7 @@ def report_of(out):
 
 
 def seen_ns(calls, own, is_inside):
-    """What the trace has within the program's own spans; all of it, where those lie inside the waits."""
+    """The traced time within the program's own spans, or all of it where those lie inside the waits."""
     if is_inside:
         return sum(call.end_ns - call.begin_ns for call in calls if not call.failed and call.op_class == "LoaderNext")
     total = 0
@@ -88,7 +88,7 @@ class Result:
     def __init__(self, case, out, own):
         trace, report = raw_trace.read_run(out), report_of(out)
         loaders = [loader for rank in report["ranks"] for loader in rank["loaders"] if loader["batches"]]
-        assert loaders, "no loader was seen"
+        assert loaders, "no loader in the report"
         self.loader = max(loaders, key=lambda loader: loader["batches"])
         self.report = report
         calls = [call for kind in ("LoaderNext", "LoaderStart") for call in trace.calls(kind)]
@@ -119,7 +119,7 @@ class Result:
         assert own["steps"] <= self.batches <= own["steps"] + 3, f"{self.batches} batches in {own['steps']} steps"
         assert steps > 0, "no steps"
         agrees = abs(self.relative) <= RELATIVE or abs(self.a_batch_ms) <= A_BATCH_MS
-        assert agrees or not case.is_exact, f"waits differ by {100 * self.relative:.2f} %, {self.a_batch_ms:.3f} ms a batch"
+        assert agrees or not case.is_exact, f"waits differ by {100 * self.relative:.2f}%, {self.a_batch_ms:.3f} ms a batch"
 
     def as_row(self):
         return {
@@ -153,7 +153,7 @@ def run_without_loader(python, vision, program):
         own = run_program(python, vision, program, (), {}, out)
         report = report_of(out)
         (rank,) = report["ranks"]
-        assert rank["loaders"] == [], "claims a loader"
+        assert rank["loaders"] == [], "the report claims a loader"
         assert rank["steps"]["count"] == own["steps"], f"{rank['steps']['count']} steps"
         return report["verdict"]["sentence"], ""
     except (AssertionError, ValueError) as error:
@@ -172,17 +172,17 @@ def page(known, torch_version):
     lines = [
         "# Frameworks", "",
         "Written by `make frameworks` (scripts/frameworks.py), which runs tests/frameworks/programs with the real packages; do not edit.", "",
-        f"Each program times its own waits for data. \"Agreement\" is what the trace has of the same moments, against that timer (limit: 0.5 % or {A_BATCH_MS} ms a batch",
-        f"for everything on PyTorch's DataLoader). PyTorch {torch_version}, CPU. \"First fix\" is the first finding of that run, in the framework's words.", "",
-        "| framework | package | workers | loader in the report | seen | agreement | first fix | note |", "|---|---|---|---|---|---|---|---|",
+        f"Each program times its own data stalls. \"Agreement\" compares the trace with that timer (limit: 0.5% or {A_BATCH_MS} ms a batch for",
+        f"everything on PyTorch's DataLoader). PyTorch {torch_version}, CPU. \"First fix\" is the fix of the first finding, in the framework's words.", "",
+        "| framework | package | workers | loader in the report | visible | agreement | first fix | note |", "|---|---|---|---|---|---|---|---|",
     ]  # fmt: skip
     for case in cases.CASES:
         row, failure = known[case.key], f" (failed: {known[case.key]['error']})" if known[case.key]["error"] else ""
-        agreement = f"{100 * row['relative']:+.2f} %, {row['a_batch_ms']:+.3f} ms a batch" if "relative" in row else "not measured"
+        agreement = f"{100 * row['relative']:+.2f}%, {row['a_batch_ms']:+.3f} ms a batch" if "relative" in row else "not measured"
         workers = case.workers if case.workers >= 0 else ""
         loader = f"`{row['class']}` of {row['framework']}" if "class" in row else ""
         lines.append(f"| {case.name} | {case.package} {row['version']} | {workers} | {loader} | {case.seen} | {agreement}{failure} | {row.get('fix', '')} | {case.note} |")
-    lines += ["", "## Programs without a loader", "", "No loader is claimed; what is said instead:", "", "| program | verdict |", "|---|---|"]
+    lines += ["", "## Programs without a loader", "", "The report claims no loader. Its verdict:", "", "| program | verdict |", "|---|---|"]
     lines += [f"| {name} | {known[name]['sentence'] or 'failed: ' + known[name]['error']} |" for name in cases.NO_LOADER]
     lines += ["", (ROOT / "tests/frameworks/limits.md").read_text().rstrip(), ""]
     return "\n".join(lines)
@@ -190,9 +190,9 @@ def page(known, torch_version):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", type=Path, help="a Python that has the packages; else build/frameworks is set up")
+    parser.add_argument("--python", type=Path, help="a Python that has the packages (default: build/frameworks, installed if missing)")
     parser.add_argument("--vision", type=Path, default=HOME / "vision/site-packages", help="folder with torchvision and timm")
-    parser.add_argument("--only", help="cases whose name holds this; the others stay as they were measured")
+    parser.add_argument("--only", help="run only cases whose name contains this; keep the results of the others")
     options = parser.parse_args()
     python = options.python or make_environment()
     KNOWN.parent.mkdir(parents=True, exist_ok=True)
@@ -203,7 +203,7 @@ def main():
             continue
         result, error = run_case(python, options.vision, case)
         failed += bool(error)
-        measured = f"{100 * result.relative:+.2f} %, {result.a_batch_ms:+.3f} ms a batch" if result else ""
+        measured = f"{100 * result.relative:+.2f}%, {result.a_batch_ms:+.3f} ms a batch" if result else ""
         print(f"{'FAIL' if error else 'ok  '} {case.name} {' '.join(case.arguments)}: {measured} {error}", flush=True)
         rows.append(case)
         known[case.key] = {"version": version(python, case.package, options.vision), "error": error, **(result.as_row() if result else {})}

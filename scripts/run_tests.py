@@ -2,32 +2,37 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs every check and test, prints one line for each, and a closing `N passed, N failed`.
 
-Three kinds, one after the other, because most tests compare times and must not compete for the processor:
+Three kinds, one after the other, because most tests compare times and must not compete for the CPU:
   checks   make check's scripts, on the sources and on the built library
   ctest    compiled tests, each ctest case counts as one
-  pytest   tests/**/test_*.py, each pytest case counts as one; files marked beside_others first, one on each processor
-A case of pytest that fails while others took CPU time from the machine (its host's steal, processes that are not the
-tests') is run again at the end, twice at most, and each is printed. One that compares times and fails with nothing to
-excuse it is run again too, and must then pass twice: a kernel's odd millisecond is not seen in three runs, what is wrong
-is. One that compares times counts as skipped if it failed in another way each time and the host took a twentieth of a CPU
-in the last. Exit status 1 if anything failed or nothing ran.
+  pytest   tests/**/test_*.py, each pytest case counts as one; files marked beside_others first, one on each CPU
+A pytest case that fails on a disturbed machine (steal time, processes other than the tests) is run again at the end, at most
+twice, and each result is printed. A case that compares times and fails on an undisturbed machine is run again too and must
+then pass twice: a rare delay of the kernel does not occur in three runs, a defect does. A case that compares times counts as
+skipped if it failed in a different way each time and steal time was at least 5% of a CPU in the last run. Exit status 1
+if anything failed, nothing ran, or no case ran in a folder of FOLDERS. A terminal also gets a progress line.
 """
 
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "tests"))
 from disturbance import PROVES_NOTHING, STOLEN_SHARE, Disturbance  # noqa: E402
 
 KINDS = ("checks", "ctest", "pytest")
+# The folders of tests/ whose files pytest runs. Named, so that one which is renamed or collects nothing is missed.
+FOLDERS = ("cupti", "gpu", "groundtruth", "imported", "inject", "nvtx", "python", "scripts", "storage", "torch_cuda", "zoo")
 TRIES = 3
 LAST_PHASES = ("teardown", "???")  # the latter is xdist's word for a case whose process died
 BESIDE_OTHERS = "beside_others"  # marks a file whose cases compare no times
@@ -35,6 +40,7 @@ LANES = (["-m", BESIDE_OTHERS, "-n", "auto", "--dist", "loadfile"], ["-m", f"not
 
 # "  3/17 Test  #3: trace.reads_back ......   Passed    0.01 sec"
 CTEST_LINE = re.compile(r"^\s*\d+/\d+ Test\s+#\d+: (?P<name>.+?) \.*\s*(?P<outcome>\S.*?)\s+(?P<seconds>[\d.]+) sec")
+CTEST_START = re.compile(r"^\s*Start +\d+: (?P<name>.+)")
 # What ctest says besides the results and the output of failed tests.
 CTEST_CHATTER = re.compile(
     r"^\s*(Start +\d+:|Test project |Internal ctest|UpdateCTestConfiguration|Label Time|Total Test time|\d+% tests"
@@ -43,19 +49,39 @@ CTEST_CHATTER = re.compile(
 
 
 class Results:
-    """Counts outcomes and prints a line for each as it comes."""
+    """Counts outcomes and prints a line for each as it comes; on a terminal also what runs now."""
 
     def __init__(self):
         self.counts = Counter()
+        self.started = time.monotonic()
+        self.is_terminal = sys.stdout.isatty()
+        self.begin_part(None)
+
+    def begin_part(self, cases):
+        """What follows is so many cases (None: not known)."""
+        self.cases, self.done = cases, 0
+
+    def running(self, kind, name):
+        if self.is_terminal:
+            place = f"{self.done + 1} of {self.cases}" if self.cases else f"{self.done + 1}"
+            line = f"{kind} {place}, {self.counts['failed']} failed, {time.monotonic() - self.started:.0f} s: {name}"
+            self.rewrite(line[: shutil.get_terminal_size().columns - 1])
+
+    def rewrite(self, line):
+        if self.is_terminal:
+            print(f"\r\033[K{line}", end="", flush=True)
 
     def add(self, kind, name, outcome, seconds, detail=""):
         self.counts[outcome] += 1
+        self.done += 1
+        self.rewrite("")
         label = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip", "again": "again"}[outcome]
         print(f"{label} {kind}: {name} ({seconds:.2f} s)", flush=True)
         if detail:
             print("\n".join("     " + line for line in detail.rstrip().splitlines()), flush=True)
 
     def close(self):
+        self.rewrite("")
         if self.counts["skipped"]:
             print(f"{self.counts['skipped']} skipped, for the reasons given above")
         if self.counts["again"]:
@@ -71,9 +97,12 @@ def run_checks(build, results):
         ("unused", [sys.executable, scripts / "check_unused.py"]),
         ("planted unused values", [sys.executable, scripts / "check_unused.py", "--self-test"]),
         ("documents", [sys.executable, scripts / "document.py", "--check", "--gpuwatch", build / "bin/gpuwatch"]),
+        ("words", [sys.executable, scripts / "check_words.py"]),
         ("format", [scripts / "check_format.sh"]),
+        ("lint", [sys.executable, scripts / "check_lint.py", build]),
         ("library", [scripts / "check_library.sh", build]),
     ):
+        results.running("check", name)
         started = time.monotonic()
         done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         outcome = "failed" if done.returncode else "passed"
@@ -89,6 +118,8 @@ def run_ctest(build, results):
             outcome = match["outcome"].lower()
             outcome = "passed" if outcome == "passed" else "skipped" if "skipped" in outcome else "failed"
             results.add("ctest", match["name"], outcome, float(match["seconds"]))
+        elif match := CTEST_START.match(line):
+            results.running("ctest", match["name"])
         elif line.strip() and not CTEST_CHATTER.match(line):
             print("     " + line.rstrip(), flush=True)
     # A crash of ctest itself, or no tests at all, must not pass for success.
@@ -156,7 +187,15 @@ class LinePlugin:
         self.undecided = []  # the cases to run again
         self.file = None
 
+    def pytest_collection_finish(self, session):
+        self.results.begin_part(len(session.items))
+
+    @pytest.hookimpl(optionalhook=True)  # with cases on each processor, pytest itself collects none
+    def pytest_xdist_node_collection_finished(self, ids):
+        self.results.begin_part(len(ids))
+
     def pytest_runtest_logstart(self, nodeid, location):
+        self.results.running("pytest", nodeid)
         self.while_case = Disturbance()
         if location[0] != self.file:
             self.file, self.while_file = location[0], Disturbance()
@@ -166,6 +205,7 @@ class LinePlugin:
         phases.append(report)
         if report.when not in LAST_PHASES:
             return
+        self.histories.setdefault(report.nodeid, History())
         bad = next((phase for phase in phases if phase.failed), None)
         skipped = next((phase for phase in phases if phase.skipped), None)
         outcome, detail = self.judged(report, bad) if bad or not skipped else ("skipped", reason_of(skipped))
@@ -184,11 +224,11 @@ class LinePlugin:
             history.passes += 1
         is_repeatable = taken or not bad or compares_times(report)
         if is_repeatable and not self.is_last_try and not history.is_decided:
-            return "again", f"{taken or 'compares times'}\n{cause_of(bad)}" if bad else "it failed before with nothing to excuse it"
+            return "again", f"{taken or 'compares times'}\n{cause_of(bad)}" if bad else "it failed before on an undisturbed machine"
         if not bad:
             return "passed", ""
         if self.is_last_try and history.differs_each_time and stolen_share_of(report) >= PROVES_NOTHING:
-            return "skipped", f"the machine's host took {stolen_share_of(report):.0%} of a CPU; what did not agree:\n{cause_of(bad)}"
+            return "skipped", f"steal time was {stolen_share_of(report):.0%} of a CPU; what did not agree:\n{cause_of(bad)}"
         return "failed", cause_of(bad)
 
     def taken(self):
@@ -201,11 +241,9 @@ class LinePlugin:
 
 
 def run_pytest(build, results):
-    import pytest
-
     os.environ["GPUWATCH_BUILD"] = str(build)
     options = ["--rootdir", str(ROOT), "-p", "no:terminal", "-p", "no:cacheprovider", "--continue-on-collection-errors"]
-    histories = defaultdict(History)
+    histories = {}
 
     def undecided(cases, is_last_try=False):
         failures_before = results.counts["failed"]
@@ -219,6 +257,9 @@ def run_pytest(build, results):
     for tries_left in reversed(range(TRIES - 1)):
         if cases:
             cases = undecided(cases, is_last_try=tries_left == 0)
+    for folder in sorted(set(FOLDERS) ^ {case.split("/")[1] for case in histories}):
+        reason = "no case was collected" if folder in FOLDERS else "scripts/run_tests.py does not name it in FOLDERS"
+        results.add("pytest", f"tests/{folder}", "failed", 0.0, reason)
 
 
 def main():

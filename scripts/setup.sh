@@ -4,7 +4,7 @@
 # Prepares a machine to build, test and demonstrate gpuwatch: Debian 12 or 13, Ubuntu 22.04 or 24.04, as root or
 # with sudo. Says what it will fetch, and how large that is, before it does. Running it again does only what is
 # missing. System packages go to the system; everything else stays inside build/:
-#   build/venv   Python with PyTorch, NumPy, Pillow, pytest with xdist, nvtx (a PyTorch that python3 already imports is used)
+#   build/venv   Python with PyTorch, NumPy, Pillow, pytest with xdist, nvtx, formatter and linters (a PyTorch that python3 already imports is used)
 #   build/cuda   link to the CUDA 13 toolkit, or to the vendor's Python packages in build/nvidia*
 #   build/nccl   link to the folder whose include/ holds nccl.h
 #
@@ -14,11 +14,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 readonly system_packages=(
-  g++ make cmake ninja-build git binutils flatbuffers-compiler libflatbuffers-dev libfmt-dev libunwind-dev
+  g++ make cmake ninja-build git binutils flatbuffers-compiler libflatbuffers-dev libfmt-dev
   libgtest-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev zlib1g-dev python3-venv python3-dev libpython3-dev)
 
-# One version of the formatter for everybody: two versions never agree on every line.
-readonly python_packages=(numpy pillow pytest pytest-xdist nvtx==0.2.17 clang-format==14.0.6)
+# One version of formatter and linters for everybody: two versions never agree on every line.
+readonly python_packages=(numpy pillow pytest pytest-xdist nvtx==0.2.17 clang-format==14.0.6 clang-tidy==18.1.8 ruff==0.17.6 rich==15.0.0)
 readonly torch_version=2.13.0
 
 # CUDA 13.0, the first release with the library names that the simulated device stands in for.
@@ -75,14 +75,18 @@ install_system_packages() {
   local bytes
   bytes=$(apt-get -qq --print-uris --no-install-recommends install "${missing[@]}" | awk '{sum += $3} END {print sum + 0}')
   say "system packages: installing ${missing[*]} ($((bytes / 1000000)) MB to download, with what they need)"
-  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 --no-install-recommends install -y "${missing[@]}" >/dev/null ||
+  # debconf complains on stderr of a missing dialog; who reads this has nothing to do about it.
+  as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 --no-install-recommends install -y "${missing[@]}" >build/setup-apt.log 2>&1 || {
+    cat build/setup-apt.log >&2
     fail "apt-get could not install ${missing[*]} (its messages are above)"
+  }
 }
 
 # ---- Python ---------------------------------------------------------------------------------------------------------
 
 readonly python=build/venv/bin/python
-pip_install() { "$python" -m pip install --quiet --disable-pip-version-check --no-input "$@"; }
+# Twice quiet: errors only. pip warns of each folder of the user's configuration in which a package is not.
+pip_install() { "$python" -m pip install -qq --disable-pip-version-check --no-input "$@"; }
 
 # The first interpreter that PyTorch supports and that can make an environment. The user's own comes first, because
 # that is the one that may already hold a CUDA build of PyTorch.
@@ -97,7 +101,7 @@ choose_interpreter() {
   fail "no Python 3.10 or newer with the venv module found"
 }
 
-# Where an interpreter finds PyTorch, if importing it works. The import itself is tried: a broken one is none.
+# Where an interpreter finds PyTorch, if importing it works. The import itself is tried, because a broken one does not count.
 site_of_torch() {
   "$1" -c 'import pathlib, torch; print(pathlib.Path(torch.__file__).resolve().parent.parent)' 2>/dev/null || true
 }
@@ -132,7 +136,7 @@ for wanted in sys.argv[1:]:
     if version and found != version:
         sys.exit(1)
 PYTHON
-  say "Python packages: installing ${python_packages[*]} (about 30 MB)"
+  say "Python packages: installing ${python_packages[*]} (about 75 MB)"
   pip_install "${python_packages[@]}" || fail "pip could not install ${python_packages[*]} (its messages are above)"
 }
 
@@ -187,7 +191,7 @@ install_cuda() {
   say "CUDA compiler and headers: $root"
 }
 
-# In a folder of its own: pip --target replaces the whole top folder `nvidia` that two packages share.
+# In a separate folder: pip --target replaces the whole top folder `nvidia` that two packages share.
 find_nccl() {
   local root site
   site=$(site_of_torch "$python")

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Fetches the CUDA build of PyTorch into build/torch-cuda, a virtual environment of its own, for tests/torch_cuda: without any of the
-# vendor's libraries that it names as requirements, which the simulated device stands in for. Says first how large that is.
-#   --triton                  and the Triton that it requires into build/triton, for tests of torch.compile
-#   TORCH_CUDA_WHEEL=<file>   take this wheel instead of downloading it
+# Installs the CUDA build of PyTorch into build/torch-cuda, a separate virtual environment, for tests/torch_cuda, without the
+# NVIDIA libraries that it requires: the simulated device replaces them. Says first how much it downloads.
+#   --triton                  also installs the required Triton into build/triton, for tests of torch.compile
+#   TORCH_CUDA_WHEEL=<file>   installs this wheel instead of downloading one
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,13 +24,13 @@ else
   fi
   build/venv/bin/python -m venv "$place"
   # Three signs: exactly this version, so no 2.13.0+cpu that some other index may hold.
-  "$place/bin/pip" install --quiet --no-deps "${TORCH_CUDA_WHEEL:-torch===$torch_version}" "${requirements[@]}" || {
+  "$place/bin/pip" install -qq --disable-pip-version-check --no-deps "${TORCH_CUDA_WHEEL:-torch===$torch_version}" "${requirements[@]}" || {
     rm -rf "$place"  # half an installation would look like one
     exit 1
   }
 fi
 [ -e "$place"/lib/python3*/site-packages/torch/lib/libtorch_cuda.so ] || {
-  say "what was installed is no CUDA build" >&2
+  say "the installed PyTorch has no CUDA" >&2
   exit 1
 }
 required_triton() {
@@ -40,10 +40,10 @@ print(next(re.match(r"triton==([\d.]+)", need)[1] for need in m.requires("torch"
 if [ "${1:-}" = --triton ] && ! compgen -G "$triton_place/triton-$(required_triton).dist-info" >/dev/null; then
   say "fetching Triton $(required_triton) from the package index into $triton_place: 198 MB to download, 0.7 GB there"
   rm -rf "$triton_place"
-  "$place/bin/pip" install --quiet --no-deps --target "$triton_place" "triton==$(required_triton)" || {
+  "$place/bin/pip" install -qq --disable-pip-version-check --no-deps --target "$triton_place" "triton==$(required_triton)" || {
     rm -rf "$triton_place"
     exit 1
   }
 fi
 # The stubs are made from what the wheel wants.
-scripts/build.sh release
+scripts/build.sh release product

@@ -5,9 +5,9 @@ compares them test by test. Exits with 1 if injection changed an outcome.
 
     scripts/torch_tests.py [--file test_dataloader.py] [--python PYTHON] [--library LIB] [-k EXPRESSION]
 
-Without --file the file of the installed release is downloaded. Needs torch, pytest, expecttest and psutil in PYTHON.
-A test that differs is run again, alone, three times each way: tests that are a matter of time differ by themselves, and
-are named as such. No part of `make test`: the tests are not ours, and take some minutes."""
+Without --file the file of the installed release is downloaded. PYTHON needs torch, pytest, expecttest and psutil.
+A test that differs is run again, alone, three times each way: tests that depend on timing differ without gpuwatch too, and
+are reported as unsteady. Not part of `make test`: the tests are PyTorch's, and take some minutes."""
 
 import argparse
 import collections
@@ -29,7 +29,7 @@ def parse_arguments():
     parser.add_argument("--file", type=Path, help="test_dataloader.py of a PyTorch release")
     parser.add_argument("--python", default=str(ROOT / "build/venv/bin/python"))
     parser.add_argument("--library", type=Path, default=ROOT / "build/release/lib/libgpuwatch.so")
-    parser.add_argument("-k", dest="expression", help="only tests that match (pytest's -k)")
+    parser.add_argument("-k", dest="expression", help="run only tests that match (pytest's -k)")
     parser.add_argument("--timeout", type=int, default=3600, help="seconds for one run of all")
     return parser.parse_args()
 
@@ -38,7 +38,7 @@ def check_packages(python):
     probe = "import expecttest, psutil, pytest, torch; print(torch.__version__.split('+')[0])"
     done = subprocess.run([python, "-c", probe], capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"{python}: {done.stderr.splitlines()[-1]}\nneeds torch, pytest, expecttest and psutil")
+        sys.exit(f"{python}: {done.stderr.splitlines()[-1]}\nneeded: torch, pytest, expecttest and psutil")
     return done.stdout.strip()
 
 
@@ -72,7 +72,7 @@ def run(args, file, directory, injected, selection=()):
 
 
 def explain(args, file, directory, name, plain, injected):
-    """Whether the test tells injection apart, or nothing at all."""
+    """Whether injection changes the outcome; a test that is unsteady without it does not count."""
     outcomes = {False: collections.Counter({plain: 1}), True: collections.Counter({injected: 1})}
     for _ in range(AGAIN):
         for is_injected, counts in outcomes.items():
@@ -95,13 +95,13 @@ def main():
             print(f"{'with' if injected else 'without':7} injection: {len(outcomes)} tests, {dict(counts)}", flush=True)
         if not results[False] or not traces:
             print((directory / "plain.log").read_text()[-2000:])
-            sys.exit("no tests ran" if not results[False] else "nothing was recorded: the injected run proves nothing")
+            sys.exit("no tests ran" if not results[False] else "nothing was recorded, so the comparison is meaningless")
         names = sorted(results[False].keys() | results[True].keys())
         pairs = {name: (results[False].get(name, "died"), results[True].get(name, "died")) for name in names}
         different = [name for name, (plain, injected) in pairs.items() if plain != injected]
         print(f"PyTorch {version}: {len(names) - len(different)} of {len(names)} tests have the same outcome; {traces} traces", flush=True)
         changed = [name for name in different if explain(args, file, directory, name, *pairs[name])]
-        sys.exit(f"{len(changed)} tests are changed by injection" if changed else 0)
+        sys.exit(f"{len(changed)} tests have another outcome with injection" if changed else 0)
 
 
 if __name__ == "__main__":

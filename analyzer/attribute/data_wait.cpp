@@ -29,7 +29,7 @@ bool has_fetch_at(const std::vector<HostCall>& calls, Ns begin) {
 
 }  // namespace
 
-DataWait::DataWait(const ProcessView& view) : view_(view), crowd_(view.process()) {
+DataWait::DataWait(const ProcessView& view) : view_(view), contention_(view.process()) {
   const model::Process& process = view.process();
   for (uint32_t i = 0; i < process.epochs.size(); ++i) {
     const LoaderEpoch& epoch = process.epochs[i];
@@ -134,7 +134,8 @@ void DataWait::fill_fetch(Tiling& tiling, Ns end, const Delivery& delivery, Caus
   const Batch& batch = epoch.batches[delivery.batch];
   if (split_of_ != &batch) {
     const Loading& thread = loading_thread(epoch, batch, delivery.thread);
-    split_.emplace(batch, FetchingThread{thread.calls, thread.activity.get(), view_.lock_wait()}, crowd_);
+    split_.emplace(batch, FetchingThread{thread.calls, thread.activity.get(), view_.lock_wait()},
+                   contention_);
     split_of_ = &batch;
   }
   const bool in_order = view_.process().loaders[epoch.loader].in_order != 0;

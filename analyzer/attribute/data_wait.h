@@ -41,7 +41,7 @@ class DataWait {
                                 uint32_t consumer);
 
   const ProcessView& view_;
-  const Crowd crowd_;
+  const CpuContention contention_;
   std::vector<Delivery> deliveries_;                          // by thread, then by begin
   std::map<uint32_t, std::vector<model::TimeSpan>> pin_;      // by loader id, sorted
   std::map<std::pair<uint32_t, uint32_t>, Loading> loading_;  // by process and thread

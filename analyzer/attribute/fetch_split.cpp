@@ -16,12 +16,12 @@ Ns share_until(Ns amount, Ns when, Ns whole) {
   return whole > 0 ? static_cast<Ns>(static_cast<__int128>(amount) * when / whole) : 0;
 }
 
-FetchSplit::FetchSplit(const Batch& batch, const FetchingThread& thread, const Crowd& crowd)
-    : batch_(batch), thread_(thread), crowd_(crowd) {
+FetchSplit::FetchSplit(const Batch& batch, const FetchingThread& thread, const CpuContention& contention)
+    : batch_(batch), thread_(thread), contention_(contention) {
   if (thread.activity) {
     read_sums();
   } else {
-    crowding_ns_ = crowd.until(batch.fetch.end) - crowd.until(batch.fetch.begin);
+    contention_ns_ = contention.until(batch.fetch.end) - contention.until(batch.fetch.begin);
     blocked_ns_ = batch.fetch_blocked_ns;
     collate_ns_ = batch.collate_ns;
   }
@@ -64,7 +64,7 @@ void FetchSplit::read_sums() {
       waiting_ns_ += length;
     } else {
       if (category == Category::InputCollate) collate_ns_ += length;
-      crowding_ns_ += crowd_.until(part.end) - crowd_.until(part.begin);
+      contention_ns_ += contention_.until(part.end) - contention_.until(part.begin);
     }
   }
 }
@@ -107,12 +107,12 @@ Category FetchSplit::category_at(const Stretch& stretch) const {
 }
 
 // Of the fetch's run delay, what falls before `time`; differences over its own work add up to all of it. What
-// the crowd does not account for is other programs' doing, at any time.
+// contention does not account for was caused by other programs, and is spread evenly.
 Ns FetchSplit::delay_until(Ns time) const {
-  const Ns begin = batch_.fetch.begin, crowded = std::min(delayed_ns_, crowding_ns_);
+  const Ns begin = batch_.fetch.begin, contended_ns = std::min(delayed_ns_, contention_ns_);
   const Ns own = thread_.activity ? transform_ns_ + collate_ns_ : batch_.fetch.length();
-  return share_until(crowded, crowd_.until(time) - crowd_.until(begin), crowding_ns_) +
-         share_until(delayed_ns_ - crowded, time - begin, own);
+  return share_until(contended_ns, contention_.until(time) - contention_.until(begin), contention_ns_) +
+         share_until(delayed_ns_ - contended_ns, time - begin, own);
 }
 
 // Sums within a stretch of the thread's own work, in proportion to its length.

@@ -2,12 +2,12 @@
 // What the making of one batch consisted of: reading, collating, waiting for a CPU or for Python's lock,
 // transforming. Calls are taken where they happened when the thread that fetched left a trace. What is known
 // only as a sum is spread over the rest: reads too short to be recorded and page faults that read evenly, run
-// delay by where there was a crowd (crowd.h). Integer ns, no remainder lost.
+// delay by where there was CPU contention (cpu_contention.h). Integer ns, no remainder lost.
 #pragma once
 
 #include <optional>
 
-#include "analyzer/attribute/crowd.h"
+#include "analyzer/attribute/cpu_contention.h"
 #include "analyzer/attribute/process_view.h"
 #include "analyzer/attribute/tiling.h"
 
@@ -26,7 +26,7 @@ struct FetchingThread {
 
 class FetchSplit {
  public:
-  FetchSplit(const model::Batch& batch, const FetchingThread& thread, const Crowd& crowd);
+  FetchSplit(const model::Batch& batch, const FetchingThread& thread, const CpuContention& contention);
 
   // Fills to `end`; cursor and end lie within the fetch. `cause` gives what the slices point to.
   void fill(Tiling& tiling, model::Ns end, Cause cause) const;
@@ -42,15 +42,15 @@ class FetchSplit {
 
   const model::Batch& batch_;
   FetchingThread thread_;
-  const Crowd& crowd_;
+  const CpuContention& contention_;
   std::vector<model::TimeSpan> collates_;  // calls of the fetch, in order of time
   model::Ns blocked_ns_ = 0;               // in recorded reads
-  model::Ns waiting_ns_ = 0;    // in other recorded calls off its CPU: asleep, or for Python's lock
-  model::Ns collate_ns_ = 0;    // neither
-  model::Ns transform_ns_ = 0;  // the rest; the sums below are parts of it and of collation
-  model::Ns short_io_ns_ = 0;   // of transforming: reads too short to be recorded, and page faults that read
-  model::Ns crowding_ns_ = 0;   // Crowd::until() over transforming and collating
-  model::Ns delayed_ns_ = 0;    // runnable, not running; of transforming and collating, without short reads
+  model::Ns waiting_ns_ = 0;     // in other recorded calls off its CPU: asleep, or for Python's lock
+  model::Ns collate_ns_ = 0;     // neither
+  model::Ns transform_ns_ = 0;   // the rest; the sums below are parts of it and of collation
+  model::Ns short_io_ns_ = 0;    // of transforming: reads too short to be recorded, and page faults that read
+  model::Ns contention_ns_ = 0;  // CpuContention::until() over transforming and collating
+  model::Ns delayed_ns_ = 0;     // runnable, not running; of transforming and collating, without short reads
 };
 
 }  // namespace gpuwatch::attribute

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "analyzer/attribute/drain.h"
+#include "analyzer/attribute/sync_stall.h"
 
 namespace gpuwatch::attribute {
 namespace {
@@ -58,7 +58,7 @@ Category category_of_call(const ProcessView& view, uint32_t thread, uint32_t cal
     case OpClass::Copy:
       return category_of_copy(view, thread, call);
     case OpClass::Sync:
-      return drain_category(view, thread, call).value_or(Category::Sync);
+      return sync_stall_category(view, thread, call).value_or(Category::Sync);
     case OpClass::Alloc:
     case OpClass::Free:
       return Category::Alloc;

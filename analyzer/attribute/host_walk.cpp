@@ -47,8 +47,8 @@ void HostWalk::fill_device_side(const Gap& gap, Tiling& tiling) const {
 }
 
 HostWalk::Refill HostWalk::refill_at(uint32_t thread, Ns time) const {
-  const std::optional<Drain> drain = drain_at(view_, thread, time);
-  return {drain, drain ? drain->host_waited_ns : 0};
+  const std::optional<SyncStall> stall = sync_stall_at(view_, thread, time);
+  return {stall, stall ? stall->host_waited_ns : 0};
 }
 
 void HostWalk::walk(Tiling& tiling, Ns end, uint32_t thread, Refill& refill, int depth) {
@@ -64,8 +64,8 @@ void HostWalk::fill_stretch(Tiling& tiling, Ns end, uint32_t thread, size_t stre
   const Stretch stretch = view_.activity(thread)[stretch_index];
   Cause cause{Category::Unknown, thread, stretch.call};
   if (stretch.call == kNone) return fill_own_code(tiling, end, thread, stretch_index, refill);
-  if (refill.drain && refill.drain->thread == thread && refill.drain->call == stretch.call) {
-    cause.category = refill.drain->category;
+  if (refill.stall && refill.stall->thread == thread && refill.stall->call == stretch.call) {
+    cause.category = refill.stall->category;
     return tiling.fill(end, cause);
   }
   const OpClass op_class = view_.call(thread, stretch.call).op_class;
@@ -93,8 +93,8 @@ const OwnCode& HostWalk::own_code(uint32_t thread) {
 
 void HostWalk::fill_feeding(Tiling& tiling, Ns end, const Cause& cause, Refill& refill) {
   if (refill.left_ns > 0 && is_feeding(cause.category)) {
-    const Drain& drain = *refill.drain;
-    refill.left_ns -= tiling.fill_at_most(end, refill.left_ns, {drain.category, drain.thread, drain.call});
+    const SyncStall& stall = *refill.stall;
+    refill.left_ns -= tiling.fill_at_most(end, refill.left_ns, {stall.category, stall.thread, stall.call});
   }
   tiling.fill(end, cause);
 }

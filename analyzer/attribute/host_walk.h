@@ -5,11 +5,11 @@
 #pragma once
 
 #include "analyzer/attribute/data_wait.h"
-#include "analyzer/attribute/drain.h"
 #include "analyzer/attribute/host_cause.h"
 #include "analyzer/attribute/own_code.h"
 #include "analyzer/attribute/process_view.h"
 #include "analyzer/attribute/step_cost.h"
+#include "analyzer/attribute/sync_stall.h"
 #include "analyzer/attribute/thread_wait.h"
 #include "analyzer/attribute/tiling.h"
 
@@ -44,7 +44,7 @@ class HostWalk {
   // A synchronisation costs what the host could have launched while it waited: time of that kind after it, up
   // to the length of the wait, is the synchronisation's.
   struct Refill {
-    std::optional<Drain> drain;
+    std::optional<SyncStall> stall;
     model::Ns left_ns = 0;
   };
 

@@ -10,7 +10,6 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <vector>
 
 #include "analyzer/cli/machine.h"
@@ -117,19 +116,6 @@ std::string shared_memory_words() {
                      mib < 512 ? ": small for loader workers, see docker --shm-size" : "");
 }
 
-std::string quota_words() {
-  std::string quota = read_word("/sys/fs/cgroup/cpu.max");
-  double limit = 0, period = 0;
-  std::istringstream numbers(quota);
-  if (numbers >> limit >> period && period > 0)
-    return fmt::format("{:.2f} cores by the container's quota", limit / period);
-  std::string v1 = read_word("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
-              v1_period = read_word("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
-  if (!v1.empty() && v1[0] != '-' && !v1_period.empty())
-    return fmt::format("{:.2f} cores by the container's quota", std::stod(v1) / std::stod(v1_period));
-  return fmt::format("{} cores, no quota", sysconf(_SC_NPROCESSORS_ONLN));
-}
-
 std::string run_delay_words() {
   return access("/proc/self/schedstat", R_OK) == 0
              ? "run-queue delay readable (/proc/self/schedstat)"
@@ -155,7 +141,7 @@ std::string doctor() {
   out += line("gpu", device_words());
   out += line("nvml", nvml_words());
   out += line("clock", clock_words());
-  out += line("cpu", quota_words());
+  out += line("cpu", cpu_quota_words(""));
   out += line("sched", run_delay_words());
   out += line("pressure", pressure_words(""));
   out += line("memory", memory_limit_words(""));

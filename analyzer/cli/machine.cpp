@@ -3,11 +3,14 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <fstream>
-#include <sstream>
 
 #include "analyzer/io/printable.h"
+#include "libinject/machine/cgroup.h"
+#include "libinject/machine/mount_line.h"
+#include "libinject/machine/pressure.h"
 
 namespace gpuwatch::cli {
 namespace {
@@ -19,42 +22,13 @@ std::string first_line(const std::string& path) {
   return text;
 }
 
-// As the recorder sees it (libinject/context/mounts.h); here a hint is enough.
-bool is_remote(const std::string& type) {
-  for (const char* known :
-       {"nfs", "nfs4", "cifs", "smb3", "9p", "lustre", "ceph", "gpfs", "afs", "beegfs", "fuse"})
-    if (type == known) return true;
-  return type.starts_with("fuse.") && type.find("overlay") == std::string::npos &&
-         type.find("squash") == std::string::npos && type != "fuse.lxcfs" && type != "fuse.portal";
-}
+// The kernel's files below `root`; the recorder's readers take the roots apart.
+struct Below {
+  explicit Below(const std::string& root) : proc(root + "/proc"), sys(root + "/sys") {}
+  machine::Roots roots() const { return {proc.c_str(), sys.c_str()}; }
 
-// Where this process's group stands in the hierarchy that has the controller: "/a/b", or "" where none is
-// named.
-std::string group_path(const std::string& root, const std::string& controller) {
-  std::ifstream file(root + "/proc/self/cgroup");
-  std::string text, unified;
-  while (std::getline(file, text)) {
-    const size_t list = text.find(':'), path = list == text.npos ? text.npos : text.find(':', list + 1);
-    if (path == text.npos) continue;
-    const std::string names = "," + text.substr(list + 1, path - list - 1) + ",";
-    if (names == ",,") unified = text.substr(path + 1);
-    if (!controller.empty() && names.find("," + controller + ",") != names.npos) return text.substr(path + 1);
-  }
-  return controller.empty() ? unified : "";
-}
-
-// The lowest limit from the group up to the root, in bytes; 0 without one.
-double lowest_limit(std::string mount, std::string path, const char* file) {
-  double lowest = 0;
-  for (;;) {
-    const std::string text = first_line(mount + (path == "/" ? "" : path) + "/" + file);
-    double bytes = 0;
-    if (std::istringstream(text) >> bytes && bytes < 1e18 && (lowest == 0 || bytes < lowest)) lowest = bytes;
-    const size_t slash = path.rfind('/');
-    if (slash == path.npos || path.empty()) return lowest;
-    path.erase(slash);
-  }
-}
+  std::string proc, sys;
+};
 
 }  // namespace
 
@@ -62,38 +36,44 @@ std::string storage_words(const std::string& root) {
   std::ifstream file(root + "/proc/self/mountinfo");
   std::string text, found;
   for (size_t count = 0; count < 8 && std::getline(file, text);) {
-    const size_t dash = text.find(" - ");
-    if (dash == text.npos) continue;
-    std::istringstream before(text.substr(0, dash)), after(text.substr(dash + 3));
-    std::string word, point, type;
-    before >> word >> word >> word >> word >> point;
-    after >> type;
-    if (!is_remote(type)) continue;
-    found += fmt::format("{}{} ({})", found.empty() ? "" : ", ", io::printable(point), io::printable(type));
+    machine::MountLine mount;
+    if (!machine::parse_mount(text.data(), text.data() + text.size(), &mount)) continue;
+    if (!machine::is_remote(mount.type)) continue;
+    found += fmt::format("{}{} ({})", found.empty() ? "" : ", ", io::printable(mount.point),
+                         io::printable(mount.type));
     ++count;
   }
   return found.empty() ? "no network file systems are mounted"
                        : "over a network: " + found + "; reading data there may be slow";
 }
 
+std::string cpu_quota_words(const std::string& root) {
+  const Below below(root);
+  machine::CpuLimit limit;
+  machine::find_cpu_limit(below.roots(), &limit);
+  return limit.quota_us == 0 ? fmt::format("{} cores, no quota", sysconf(_SC_NPROCESSORS_ONLN))
+                             : fmt::format("{:.2f} cores by the container's quota",
+                                           double(limit.quota_us) / double(limit.period_us));
+}
+
 std::string memory_limit_words(const std::string& root) {
-  double limit =
-      lowest_limit(root + "/sys/fs/cgroup/memory", group_path(root, "memory"), "memory.limit_in_bytes");
-  if (limit == 0) limit = lowest_limit(root + "/sys/fs/cgroup", group_path(root, ""), "memory.max");
-  return limit == 0 ? "no limit by a control group"
-                    : fmt::format("{:.1f} GiB by the control group, page cache and /dev/shm included",
-                                  limit / double(1 << 30));
+  const Below below(root);
+  machine::MemoryLimit limit;
+  machine::find_memory_limit(below.roots(), &limit);
+  return limit.tightest_bytes == 0
+             ? "no limit by a control group"
+             : fmt::format("{:.1f} GiB by the control group, page cache and /dev/shm included",
+                           double(limit.tightest_bytes) / double(1 << 30));
 }
 
 std::string pressure_words(const std::string& root) {
-  for (const char* mount : {"/sys/fs/cgroup", "/sys/fs/cgroup/unified"}) {
-    const std::string path = group_path(root, "");
-    const std::string group = root + mount + (path == "/" ? "" : path);
-    if (path.size() > 1 && !first_line(group + "/cpu.pressure").empty())
-      return "stalls for CPU, memory and I/O are told for the job's control group";
-  }
-  return first_line(root + "/proc/pressure/cpu").empty()
-             ? "the kernel tells no pressure (PSI is off or not built in; psi=1 at boot switches it on)"
+  const Below below(root);
+  machine::PressureFiles files;
+  machine::find_pressure(below.roots(), &files);
+  if (files.cpu.is_empty())
+    return "the kernel tells no pressure (PSI is off or not built in; psi=1 at boot switches it on)";
+  return std::string(files.scope) == "cgroup"
+             ? "stalls for CPU, memory and I/O are told for the job's control group"
              : "stalls for CPU, memory and I/O are told for the whole machine only";
 }
 

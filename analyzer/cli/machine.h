@@ -8,6 +8,7 @@
 namespace gpuwatch::cli {
 
 std::string storage_words(const std::string& root);  // file systems that data would come to over a network
+std::string cpu_quota_words(const std::string& root);
 std::string memory_limit_words(const std::string& root);  // of the control group
 std::string pressure_words(const std::string& root);      // PSI
 std::string nvml_words();

@@ -24,8 +24,8 @@ struct LoadedRuntime {
   const char* soname = nullptr;  // of the CUPTI that goes with it
 };
 
-// "libcudart.so.12", "libcudart-d0da41ae.so.11.0" (bundled in a wheel), "libcublas.so.13" (which carries a
-// static runtime)
+// "libcudart.so.12", "libcudart-d0da41ae.so.11.0" (bundled in a wheel), "libcublas.so.13" (which carries
+// a static runtime)
 int see_object(dl_phdr_info* object, size_t, void* to) noexcept {
   auto* runtime = static_cast<LoadedRuntime*>(to);
   const char* path = object->dlpi_name;

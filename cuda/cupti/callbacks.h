@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUPTI's callbacks around CUDA calls. For a call through a hooked symbol they only hand over the correlation
-// id; a call that went around the symbols is recorded here, without arguments. Runtime calls and the driver
+// CUPTI's callbacks around CUDA calls. For a call through a hooked symbol they only pass on the correlation
+// id; a call that bypassed the symbols is recorded here, without arguments. Runtime calls and the driver
 // calls that they are made of count once: the outermost is the job's. Thread and signal safety: any thread;
 // nothing but thread locals and the record path. In a forked child: nothing.
 #pragma once
@@ -27,7 +27,7 @@ void CUPTIAPI on_api_call(void* context, CUpti_CallbackDomain domain, CUpti_Call
 unsigned enable_callbacks(const Api& api, CUpti_SubscriberHandle subscriber, FindOperation find) noexcept;
 
 // Whether calls have device records now: correlation ids count, and calls around the symbols are recorded.
-// Off while kinds are being switched, so that no call waits for a record that nobody makes.
+// Off while kinds are being switched, so that no call waits for a record that will not come.
 void count_calls(bool on) noexcept;
 
 // Runs after each call that gave the device work, on the job's thread, until it returns true.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns CUPTI's activity records into device slots of the trace, 24 bytes each, through the record path of
-// the thread that delivers them. Thread safety: any. Errors: records without a usable time are counted as
-// lost.
+// Turns CUPTI's activity records into device slots of the trace, 24 bytes each, through the record path
+// of the thread that delivers them. Thread safety: any. Errors: records without a usable time are
+// counted as lost.
 #pragma once
 
 #include <cstddef>

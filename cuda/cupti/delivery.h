@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one pair of buffer callbacks that CUPTI gets from us, for our own session and in the name of every
-// other tool: a buffer always goes back to whom it came from, so that neither ever sees the other's records,
-// however late they come. Thread safety: any. Errors: none; without a buffer CUPTI drops records and counts
-// them.
+// other tool: a buffer always goes back to the tool that supplied it, so that neither sees the
+// other's records, however late they come. Thread safety: any. Errors: none; without a buffer CUPTI drops
+// records and counts them.
 #pragma once
 
 #include "cuda/cupti/api.h"

@@ -110,8 +110,8 @@ void start_waiting() noexcept {
 
 bool start_flusher() noexcept {
   start_waiting();
-  // Exit handlers run last in, first out. Registered now, after CUDA has set itself up, ours finds CUDA
-  // alive.
+  // Exit handlers run last in, first out. Registered now, after CUDA has set itself up, ours
+  // finds CUDA alive.
   if (!g_exit_is_watched.exchange(true)) on_exit(at_exit, nullptr);
   return true;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The one thread that gpuwatch has: it tends the CUPTI session (session.h) and fetches finished device
 // records twice a second (CUPTI's own periodic flush delivers full buffers only), and samples CUPTI's clock
-// beside ours. It exists in processes that gave a device work, or found CUPTI taken, never in a forked child,
-// blocks all signals, and its hooks are quiet. Thread safety: any. Signal safety: finish().
+// together with ours. It exists in processes that gave a device work, or found CUPTI taken, never in a forked
+// child, blocks all signals, and its hooks are quiet. Thread safety: any. Signal safety: finish().
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace gpuwatch::cuda::cupti {
 
 void prepare_flusher(const Api* api) noexcept;
 
-// A sample of CUPTI's clock beside ours; one at the start, then one with each fetch.
+// A sample of CUPTI's clock together with ours; one at the start, then one with each fetch.
 void sample_device_clock() noexcept;
 
 // Starts the thread if it does not run yet, and sees to it that the process's exit fetches the rest. Called
@@ -24,7 +24,7 @@ bool start_flusher() noexcept;
 void start_waiting() noexcept;
 
 // Fetches everything that the device has finished and ends the thread. The caller waits at most `limit_ms`;
-// beyond that the records are lost, not the job's time. Idempotent.
+// after that the remaining records are dropped, so that the job is not held up. Idempotent.
 void finish_flusher(uint32_t limit_ms) noexcept;
 
 }  // namespace gpuwatch::cuda::cupti

@@ -77,8 +77,8 @@ uint64_t stream_key(uint32_t context, uint32_t stream) noexcept {
   return mix(uint64_t{context} << 32 | stream);
 }
 
-// The driver's own functions; the program may have a runtime linked in statically, but the driver is always
-// there.
+// The driver's own functions; the program may have a runtime linked in statically, but the driver
+// is always there.
 struct Driver {
   decltype(&::cuDeviceGet) get;
   decltype(&::cuDeviceGetName) name;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What device records refer to by number: kernels with their shapes, streams, devices. Each is written to the
-// trace as a table the first time it is seen. Thread safety: any (CUPTI completes buffers on its own thread
-// and on whoever flushes); no lock when already known. Errors: a full table is counted as a loss and gives id
-// 0, "unknown".
+// What device records refer to by number: kernels with their shapes, streams, devices. Each is written to
+// the trace as a table the first time it is seen. Thread safety: any (CUPTI completes buffers on its own
+// thread and on whoever flushes); no lock when already known. Errors: a full table is counted as a loss and
+// gives id 0, "unknown".
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct KernelShape {
 
 uint32_t kernel_id(const char* name, const KernelShape& shape) noexcept;
 
-// Index of a stream for Slot.op. Contexts are numbered per process, so context and stream alone tell streams
-// apart.
+// Index of a stream for Slot.op. Contexts are numbered per process, so context and stream alone
+// tell streams apart.
 uint16_t stream_index(uint32_t device, uint32_t context, uint32_t stream) noexcept;
 uint16_t known_stream_index(uint32_t context, uint32_t stream) noexcept;  // 0 when not seen before
 

@@ -7,7 +7,7 @@
 #include "cuda/cupti/delivery.h"
 #include "cuda/cupti/flusher.h"
 #include "cuda/cupti/names.h"
-#include "cuda/cupti/others.h"
+#include "cuda/cupti/other_tools.h"
 #include "cuda/cupti/settings.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/futex_lock.h"
@@ -58,10 +58,10 @@ constinit uint64_t g_next_try_ns = 0;
 constexpr unsigned kFailuresToEnd = 3;  // CUPTI that cannot flush three times in a row will not recover
 
 CUptiResult subscribe(char* holder, size_t holder_bytes) noexcept {
-  g_is_shared = others::idle_subscriber() != nullptr;
+  g_is_shared = other_tools::idle_subscriber() != nullptr;
   if (g_is_shared) {
-    g_subscriber = others::idle_subscriber();
-    others::share_callbacks(true);
+    g_subscriber = other_tools::idle_subscriber();
+    other_tools::share_callbacks(true);
     return CUPTI_SUCCESS;
   }
 #if CUPTI_API_VERSION >= 130000
@@ -122,8 +122,8 @@ void leave_cupti() noexcept {
   g_api.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   count_dropped();
   deliver_to_us(false);
-  put_back(g_api, others::clock());
-  others::share_callbacks(false);
+  put_back(g_api, other_tools::clock());
+  other_tools::share_callbacks(false);
   if (!g_is_shared) g_api.cuptiUnsubscribe(g_subscriber);
   g_subscriber = nullptr;
 }
@@ -139,7 +139,7 @@ bool try_to_start(Status* status) noexcept {
   on_first_device_work(start_flusher);
   deliver_to_us(true);
   // Callbacks first: correlation ids exist only while somebody listens.
-  if (!enable_callbacks(g_api, g_subscriber, g_find) || !set_up(g_api, others::clock() != nullptr)) {
+  if (!enable_callbacks(g_api, g_subscriber, g_find) || !set_up(g_api, other_tools::clock() != nullptr)) {
     leave_cupti();
     g_phase = Phase::kEnded;
     status->state = SourceState::Unavailable;
@@ -223,10 +223,10 @@ void start_session(FindOperation find) noexcept {
     g_epoch = runtime::epoch();
     prepare_delivery(&g_api);
     prepare_flusher(&g_api);
-    if (others::are_busy(base::monotonic_ns())) {
+    if (other_tools::are_busy(base::monotonic_ns())) {
       g_phase = Phase::kAway;
       status.state = SourceState::Held;
-      status.holder.add(others::holder());
+      status.holder.add(other_tools::holder());
     } else {
       try_to_start(&status);
     }
@@ -245,7 +245,7 @@ void tend_session() noexcept {
     fetch(0);
     // Asks the driver, which another tool's records would show: not while we are away.
     if (g_phase == Phase::kActive) describe_new_devices();
-  } else if (g_phase == Phase::kAway && now_ns >= g_next_try_ns && !others::are_busy(now_ns)) {
+  } else if (g_phase == Phase::kAway && now_ns >= g_next_try_ns && !other_tools::are_busy(now_ns)) {
     return_to_cupti(now_ns);
   }
 }

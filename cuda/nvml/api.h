@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of NVML's public interface that is used here, written from its reference manual (the header comes
-// with the toolkit's management package, which few machines have), and the driver functions that tell which
-// device is meant. Nothing links libnvidia-ml. Thread safety: load() once, by one thread; constant
-// afterwards.
+// The part of NVML's public interface that is used here, written from its reference manual (the
+// header comes with the toolkit's management package, which few machines have), and the driver
+// functions that tell which device is meant. Nothing links libnvidia-ml. Thread safety: load() once,
+// by one thread; constant afterwards.
 #pragma once
 
 #include <cstdint>

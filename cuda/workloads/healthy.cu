@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// No stall: batches are ready in page-locked memory and copied beside the computation.
+// No stall: batches are ready in page-locked memory and their copies overlap the computation.
 #include "options.h"
 #include "trainer.cuh"
 

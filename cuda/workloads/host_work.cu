@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stall: the program computes its metrics on the thread that launches, longer than the device needs for a
-// step. It never waits for the device: a step's launches are made when the metrics of the one before are
-// done.
+// Stall: the program computes its metrics on the thread that launches, longer than the device needs
+// for a step. It never waits for the device: a step's launches are made when the metrics of the one
+// before are done.
 #include <vector>
 
 #include "metrics.h"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program's own account of its time: GWSIM_PHASES=<file> gets one JSON object for each phase,
 //   {"phase":"data_wait","tid":123,"step":7,"begin":1000,"end":2000}
-// Times in ns of CLOCK_MONOTONIC. Kept in memory (100 ns a phase) and written at exit; without the variable a
-// phase costs one branch. Phases of one thread nest. Thread-safe; a thread's phases count once the thread or
-// process ended.
+// Times in ns of CLOCK_MONOTONIC. Kept in memory (100 ns a phase) and written at exit; without the variable
+// a phase costs one branch. Phases of one thread nest. Thread-safe; a thread's phases count once the thread
+// or process ended.
 #pragma once
 
 #include <sys/syscall.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stall: beside the batch, which comes from the loader's rotating buffers and is copied beside the
-// computation, a table is copied to the device in each step, on the stream that computes and from the same
-// place. With two tables they take turns, as buffers do that the host fills anew for each step; with none
-// there is no stall.
+// Stall: in each step a table is copied to the device on the compute stream, always from the same address.
+// (The batch comes from the loader's rotating buffers and its copy overlaps the computation.) With two tables
+// the copies alternate between them, as with buffers that the host refills for each step; with none there is
+// no stall.
 #include "options.h"
 #include "trainer.cuh"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The training loop that most of the workloads share: take a batch, copy it, train on it. Two batches are in
-// flight; the host waits for the older one before it takes its buffer again, as loops with a bounded
-// run-ahead do.
+// The training loop that most of the workloads share: take a batch, copy it, train on it. Two batches
+// are in flight; the host waits for the older one before it takes its buffer again, as loops with a
+// bounded run-ahead do.
 #pragma once
 
 #include "loader.h"
@@ -12,7 +12,7 @@ struct LoopOptions {
   LoaderOptions loader;
   long steps = 50;
   int batch = 64;
-  bool copy_stream = true;  // copies beside the compute stream; else on it
+  bool copy_stream = true;  // batches are copied on a stream of their own; else on the compute stream
   int tables = 0;           // of the host, page-locked: in each step the next one is copied to the device
   size_t table_bytes = 0;
 };

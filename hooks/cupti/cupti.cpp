@@ -6,7 +6,7 @@
 #include <atomic>
 #include <string_view>
 
-#include "cuda/cupti/others.h"
+#include "cuda/cupti/other_tools.h"
 #include "cuda/cupti/session.h"
 #include "hooks/core/operations.h"
 #include "libinject/base/errno_guard.h"
@@ -83,11 +83,11 @@ void before_exit() noexcept {
 }
 
 bool make_way(const char* tool) noexcept {
-  return cuda::cupti::others::enter(nullptr, cuda::cupti::others::Needs::kCupti, tool);
+  return cuda::cupti::other_tools::enter(nullptr, cuda::cupti::other_tools::Needs::kCupti, tool);
 }
 
 void take_back() noexcept {
-  cuda::cupti::others::leave();
+  cuda::cupti::other_tools::leave();
 }
 
 }  // namespace gpuwatch::hooks::cupti

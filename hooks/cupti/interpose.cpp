@@ -8,7 +8,7 @@
 
 #include "cuda/cupti/api.h"
 #include "cuda/cupti/delivery.h"
-#include "cuda/cupti/others.h"
+#include "cuda/cupti/other_tools.h"
 #include "libinject/base/compiler.h"
 #include "libinject/runtime/real_function.h"
 
@@ -52,10 +52,10 @@ const char* name_in(const void* parameters) noexcept {
 template <class Subscribe>
 CUptiResult subscribe_for(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback, void* user_data,
                           bool may_be_shared, Subscribe subscribe) noexcept {
-  void* const forwarded = may_be_shared ? others::forwarded(callback, user_data) : nullptr;
+  void* const forwarded = may_be_shared ? other_tools::forwarded(callback, user_data) : nullptr;
   const CUptiResult result =
-      forwarded ? subscribe(others::forwarder(), forwarded) : subscribe(callback, user_data);
-  if (result == CUPTI_SUCCESS && handle) others::subscribed(*handle, forwarded != nullptr);
+      forwarded ? subscribe(other_tools::forwarder(), forwarded) : subscribe(callback, user_data);
+  if (result == CUPTI_SUCCESS && handle) other_tools::subscribed(*handle, forwarded != nullptr);
   return result;
 }
 
@@ -66,7 +66,7 @@ extern "C" GW_EXPORT CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, 
   static constinit Real<decltype(cuptiSubscribe)> real("cuptiSubscribe", kSonames);
   auto* function = real.get(GW_CALLER, reinterpret_cast<const void*>(&cuptiSubscribe));
   if (!function) return kAbsent;
-  const others::Visit visit(GW_CALLER);
+  const other_tools::Visit visit(GW_CALLER);
   if (!visit.is_watched()) return function(handle, callback, user_data);
   return subscribe_for(handle, callback, user_data, true, [=](CUpti_CallbackFunc to, void* with) noexcept {
     return function(handle, to, with);
@@ -83,7 +83,7 @@ GW_EXPORT CUptiResult gw_cuptiSubscribe_v2(CUpti_SubscriberHandle* handle, CUpti
   static constinit Real<SubscribeV2> real("cuptiSubscribe_v2", kSonames);
   auto* function = real.get(GW_CALLER, reinterpret_cast<const void*>(&gw_cuptiSubscribe_v2));
   if (!function) return kAbsent;
-  const others::Visit visit(GW_CALLER, others::Needs::kCupti, name_in(parameters));
+  const other_tools::Visit visit(GW_CALLER, other_tools::Needs::kCupti, name_in(parameters));
   if (!visit.is_watched()) return function(handle, callback, user_data, parameters);
   // From 13.2 on such a subscriber uses functions that are not watched here: all is its own until it leaves.
   const bool may_be_shared = version(GW_CALLER) < kCupti13_2;
@@ -98,23 +98,23 @@ extern "C" GW_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCal
                                                                        kSonames);
   auto* function = real.get(GW_CALLER, reinterpret_cast<const void*>(&cuptiActivityRegisterCallbacks));
   if (!function) return kAbsent;
-  const others::Visit visit(GW_CALLER);
+  const other_tools::Visit visit(GW_CALLER);
   if (!visit.is_watched() || !request || !complete) return function(request, complete);
   const CUptiResult result = function(on_buffer_request, on_buffer_complete);
-  if (result == CUPTI_SUCCESS) others::buffers_registered({request, complete});
+  if (result == CUPTI_SUCCESS) other_tools::buffers_registered({request, complete});
   return result;
 }
 
 namespace {
-using others::all_domains_switched;
-using others::api_record_switched;
-using others::callback_switched;
-using others::clock_registered;
-using others::domain_switched;
-using others::finalized;
-using others::flushed;
-using others::kind_switched;
-using others::unsubscribed;
+using other_tools::all_domains_switched;
+using other_tools::api_record_switched;
+using other_tools::callback_switched;
+using other_tools::clock_registered;
+using other_tools::domain_switched;
+using other_tools::finalized;
+using other_tools::flushed;
+using other_tools::kind_switched;
+using other_tools::unsubscribed;
 }  // namespace
 
 #define GW_UNPACK(...) __VA_ARGS__
@@ -125,7 +125,7 @@ using others::unsubscribed;
     static constinit Real<CUptiResult params> real(#name, kSonames);            \
     auto* function = real.get(GW_CALLER, reinterpret_cast<const void*>(&name)); \
     if (!function) return kAbsent;                                              \
-    const others::Visit visit(GW_CALLER, others::Needs::needs);                 \
+    const other_tools::Visit visit(GW_CALLER, other_tools::Needs::needs);       \
     const CUptiResult result = function args;                                   \
     if (visit.is_watched() && result == CUPTI_SUCCESS) note;                    \
     return result;                                                              \

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds nccl_api.h and nccl.def against the real nccl.h, where the build has one: same number of parameters,
-// each of the same size and passed the same way. Compiles to nothing.
-#if __has_include(<nccl.h>)
+// Holds nccl_api.h and nccl.def against the real nccl.h: same number of parameters, each of the same size and
+// passed the same way. Compiles to nothing.
 #include <nccl.h>
 
 #include <type_traits>
@@ -46,4 +45,3 @@ static_assert(size_of(ncclFloat16) == 2 && size_of(ncclFloat32) == 4 && size_of(
 
 }  // namespace
 }  // namespace gpuwatch::hooks::nccl
-#endif

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
 // Compile-time only: the shapes of nvtx_api.h and the places in nvtx.def are the vendor's.
-#if __has_include(<nvtx3/nvToolsExt.h>)
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExt.h>
 
@@ -46,4 +45,3 @@ static_assert(NVTX_CB_MODULE_CORE == kCoreModule && NVTX_CB_MODULE_CORE2 == kDom
 
 }  // namespace
 }  // namespace gpuwatch::hooks::nvtx
-#endif

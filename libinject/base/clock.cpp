@@ -22,8 +22,8 @@ bool tsc_is_invariant() noexcept {
   return d & (1u << 8);
 }
 
-// Invariant is not enough: on a host whose TSCs disagree between sockets the kernel switches to another
-// source.
+// Invariant is not enough: on a host whose TSCs disagree between sockets the kernel switches
+// to another source.
 bool kernel_keeps_time_by_tsc() noexcept {
   char name[16];
   const ssize_t n =

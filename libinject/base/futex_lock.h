@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A lock for cold paths inside the injected library. std::mutex or pthread_mutex_lock would land in hooks of
-// ours or of another preloaded tool. A forked child whose parent held it starts anew: the owner's pid is part
-// of the word, and a word of another process counts as free. Thread safety: any. Signal safety: try_lock
-// only; a handler that spins on its own thread's lock never ends.
+// ours or of another preloaded tool. In a forked child a lock that the parent held is free: the owner's pid
+// is part of the word, and a word with another pid counts as free. Thread safety: any. Signal safety:
+// try_lock only, because a handler would wait for ever for a lock that its own thread holds.
 #pragma once
 
 #include <linux/futex.h>

@@ -2,7 +2,7 @@
 #include "libinject/context/disk.h"
 
 #include "libinject/base/syscall.h"
-#include "libinject/context/proc_text.h"
+#include "libinject/machine/proc_text.h"
 
 namespace gpuwatch::context {
 
@@ -14,22 +14,22 @@ BusiestDisk::Disk* BusiestDisk::find(uint64_t number) noexcept {
 }
 
 // A line: major minor name reads merged sectors ms writes merged sectors ms in_flight busy_ms ...
-void BusiestDisk::read(const Roots& roots) noexcept {
+void BusiestDisk::read(const machine::Roots& roots) noexcept {
   char text[8192];
-  if (base::read_file(below(roots.proc, "diskstats").c_str(), text, sizeof text) <= 0) return;
+  if (base::read_file(machine::below(roots.proc, "diskstats").c_str(), text, sizeof text) <= 0) return;
   uint64_t most_busy_ms = 0;
   uint64_t sectors_of_most = 0;
   for (const char* line = text; line && *line; line = std::strchr(line, '\n')) {
     if (*line == '\n' && *++line == 0) break;
-    const uint64_t major = take_number(line);
-    const uint64_t number = major << 32 | take_number(line);
+    const uint64_t major = machine::take_number(line);
+    const uint64_t number = major << 32 | machine::take_number(line);
     while (*line == ' ') ++line;
-    skip_words(line, 3);  // name, reads, merged
-    const uint64_t sectors = take_number(line);
+    machine::skip_words(line, 3);  // name, reads, merged
+    const uint64_t sectors = machine::take_number(line);
     while (*line == ' ') ++line;
-    skip_words(line, 6);
-    const uint64_t busy_ms = take_number(line);
-    if (busy_ms == 0) continue;  // never used, or a line that is none
+    machine::skip_words(line, 6);
+    const uint64_t busy_ms = machine::take_number(line);
+    if (busy_ms == 0) continue;  // never used, or an invalid line
     Disk* disk = find(number);
     if (!disk) continue;
     const bool is_known = disk->number != 0;

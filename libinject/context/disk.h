@@ -9,14 +9,14 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "libinject/context/roots.h"
+#include "libinject/machine/roots.h"
 
 namespace gpuwatch::context {
 
 class BusiestDisk {
  public:
   // Reads /proc/diskstats. The first call only notes where the counters stand.
-  void read(const Roots& roots) noexcept;
+  void read(const machine::Roots& roots) noexcept;
   uint64_t busy_ns() const noexcept { return busy_ns_; }
   uint64_t read_bytes() const noexcept { return read_bytes_; }
 

@@ -4,29 +4,29 @@
 #include <sys/vfs.h>
 
 #include "libinject/base/syscall.h"
-#include "libinject/context/proc_text.h"
+#include "libinject/machine/proc_text.h"
 
 namespace gpuwatch::context {
 namespace {
 
 uint64_t find_kib(const char* text, const char* key) noexcept {
   uint64_t kib = 0;
-  return find_number(text, key, &kib) ? kib * 1024 : 0;
+  return machine::find_number(text, key, &kib) ? kib * 1024 : 0;
 }
 
 }  // namespace
 
-MachineMemory read_machine_memory(const Roots& roots) noexcept {
+MachineMemory read_machine_memory(const machine::Roots& roots) noexcept {
   char text[2048];
-  if (base::read_file(below(roots.proc, "meminfo").c_str(), text, sizeof text) <= 0) return {};
+  if (base::read_file(machine::below(roots.proc, "meminfo").c_str(), text, sizeof text) <= 0) return {};
   return {find_kib(text, "MemTotal:"), find_kib(text, "MemAvailable:"), find_kib(text, "SwapTotal:")};
 }
 
-uint64_t read_swap_in_bytes(const Roots& roots) noexcept {
+uint64_t read_swap_in_bytes(const machine::Roots& roots) noexcept {
   char text[8192];  // about 200 lines
   uint64_t pages = 0;
-  if (base::read_file(below(roots.proc, "vmstat").c_str(), text, sizeof text) <= 0) return 0;
-  return find_number(text, "pswpin ", &pages) ? pages * 4096 : 0;
+  if (base::read_file(machine::below(roots.proc, "vmstat").c_str(), text, sizeof text) <= 0) return 0;
+  return machine::find_number(text, "pswpin ", &pages) ? pages * 4096 : 0;
 }
 
 Room read_room(const char* mount_point) noexcept {

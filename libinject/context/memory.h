@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "libinject/context/roots.h"
+#include "libinject/machine/roots.h"
 
 namespace gpuwatch::context {
 
@@ -13,9 +13,9 @@ struct MachineMemory {
   uint64_t available_bytes = 0;  // free, or the kernel can free it without swapping
   uint64_t swap_bytes = 0;       // room for swapping; 0: none is set up
 };
-MachineMemory read_machine_memory(const Roots& roots) noexcept;
+MachineMemory read_machine_memory(const machine::Roots& roots) noexcept;
 
-uint64_t read_swap_in_bytes(const Roots& roots) noexcept;  // since boot
+uint64_t read_swap_in_bytes(const machine::Roots& roots) noexcept;  // since boot
 
 struct Room {
   uint64_t bytes = 0;

@@ -5,7 +5,7 @@
 
 #include "libinject/base/kept_file.h"
 #include "libinject/base/syscall.h"
-#include "libinject/context/proc_text.h"
+#include "libinject/machine/proc_text.h"
 #include "libinject/runtime/fork_epoch.h"
 
 namespace gpuwatch::context {
@@ -41,8 +41,8 @@ uint64_t thread_run_delay_ns() noexcept {
       is_main ? read_as_main_thread(line, sizeof line - 1) : base::read_file(kPath, line, sizeof line);
   if (size <= 0) return 0;
   const char* at = line;
-  skip_words(at, 1);
-  return take_number(at);
+  machine::skip_words(at, 1);
+  return machine::take_number(at);
 }
 
 }  // namespace gpuwatch::context

@@ -8,14 +8,14 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/syscall.h"
 #include "libinject/base/text.h"
-#include "libinject/context/cgroup.h"
 #include "libinject/context/disk.h"
 #include "libinject/context/memory.h"
-#include "libinject/context/pressure.h"
-#include "libinject/context/proc_text.h"
 #include "libinject/context/run_delay.h"
 #include "libinject/context/topology.h"
 #include "libinject/context/workers.h"
+#include "libinject/machine/cgroup.h"
+#include "libinject/machine/pressure.h"
+#include "libinject/machine/proc_text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
 
@@ -31,12 +31,12 @@ constexpr uint64_t kPeriodNs = 1'000'000'000;
 constexpr uint64_t kPeriodsOfCost = 1000;
 constexpr uint64_t kUserTickNs = 10'000'000;  // procfs counts in USER_HZ, 100 on every x86-64 kernel
 constexpr uint64_t kPageBytes = 4096;
-constexpr Roots kRoots;
+constexpr machine::Roots kRoots;
 
 // Where to look, found when recording starts; read by whoever takes the sample.
-constinit CpuLimit g_cpu_limit;
-constinit MemoryLimit g_memory_limit;
-constinit PressureFiles g_pressure;
+constinit machine::CpuLimit g_cpu_limit;
+constinit machine::MemoryLimit g_memory_limit;
+constinit machine::PressureFiles g_pressure;
 constinit BusiestDisk g_disk;
 constinit bool g_has_swap = false;
 constinit SampleSource g_sources[4]{};
@@ -47,7 +47,7 @@ void read_machine_cpu(trace::SampleFields* sample) noexcept {
   const char* at = text + 4;
   uint64_t field[8];  // user nice system idle iowait irq softirq steal
   uint64_t total = 0;
-  for (auto& value : field) total += value = take_number(at);
+  for (auto& value : field) total += value = machine::take_number(at);
   sample->cpu_total_ns = total * kUserTickNs;
   sample->cpu_idle_ns = (field[3] + field[4]) * kUserTickNs;
   sample->cpu_steal_ns = field[7] * kUserTickNs;
@@ -57,8 +57,8 @@ uint64_t read_rss_bytes() noexcept {
   char text[128];
   if (base::read_file("/proc/self/statm", text, sizeof text) <= 0) return 0;
   const char* at = text;
-  skip_words(at, 1);
-  return take_number(at) * kPageBytes;
+  machine::skip_words(at, 1);
+  return machine::take_number(at) * kPageBytes;
 }
 
 void read_process(trace::SampleFields* sample) noexcept {
@@ -85,17 +85,17 @@ void read_children(trace::SampleFields* sample) noexcept {
 }
 
 void read_limits(trace::SampleFields* sample) noexcept {
-  const Throttling throttling = read_throttling(g_cpu_limit);
+  const machine::Throttling throttling = machine::read_throttling(g_cpu_limit);
   sample->throttled_ns = throttling.time_ns;
   sample->throttled_count = throttling.periods;
-  sample->psi_cpu_ns = read_pressure_ns(g_pressure.cpu);
-  sample->psi_memory_ns = read_pressure_ns(g_pressure.memory);
-  sample->psi_io_ns = read_pressure_ns(g_pressure.io);
+  sample->psi_cpu_ns = machine::read_pressure_ns(g_pressure.cpu);
+  sample->psi_memory_ns = machine::read_pressure_ns(g_pressure.memory);
+  sample->psi_io_ns = machine::read_pressure_ns(g_pressure.io);
 }
 
 void read_memory(trace::SampleFields* sample) noexcept {
   const uint64_t machine = read_machine_memory(kRoots).available_bytes;
-  const uint64_t below_limit = read_memory_below_limit(g_memory_limit);
+  const uint64_t below_limit = machine::read_memory_below_limit(g_memory_limit);
   sample->memory_available_bytes = machine < below_limit ? machine : below_limit;
   if (g_has_swap) sample->swap_in_bytes = read_swap_in_bytes(kRoots);
   sample->shm_used_bytes = read_room("/dev/shm").used_bytes;
@@ -107,9 +107,9 @@ void put_number(const char* key, uint64_t value) noexcept {
 }
 
 void put_cpu_facts() noexcept {
-  record::put_fact("cgroup_version", cgroup_version(kRoots));
+  record::put_fact("machine::cgroup_version", machine::cgroup_version(kRoots));
   g_cpu_limit = {};
-  find_cpu_limit(kRoots, &g_cpu_limit);
+  machine::find_cpu_limit(kRoots, &g_cpu_limit);
   if (g_cpu_limit.quota_us) {  // in CPUs, with two decimals
     const uint64_t hundredths = g_cpu_limit.quota_us * 100 / g_cpu_limit.period_us;
     base::Text<32> text;
@@ -130,7 +130,7 @@ void put_cpu_facts() noexcept {
     record::put_fact("numa_cpus", nodes.c_str());
   }
   g_pressure = {};
-  find_pressure(kRoots, &g_pressure);
+  machine::find_pressure(kRoots, &g_pressure);
   record::put_fact("psi_scope", g_pressure.scope);
 }
 
@@ -140,7 +140,7 @@ void put_memory_facts() noexcept {
   put_number("swap_bytes", memory.swap_bytes);
   g_has_swap = memory.swap_bytes != 0;
   g_memory_limit = {};
-  find_memory_limit(kRoots, &g_memory_limit);
+  machine::find_memory_limit(kRoots, &g_memory_limit);
   if (g_memory_limit.tightest_bytes) put_number("memory_limit_bytes", g_memory_limit.tightest_bytes);
   if (const uint64_t shm = read_room("/dev/shm").bytes) put_number("shm_bytes", shm);
 }

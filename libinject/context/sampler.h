@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine did meanwhile: about once a second a Sample table with CPU time of this process and of its
-// workers, run-queue delay, throttling, pressure, idle and stolen time of the machine, page faults, memory,
-// the busiest disk; and a clock sample. There is no thread for it: the training thread itself takes the
-// sample when it passes a step boundary. Files are opened anew each time: the job may close descriptors that
-// are not its own. Measured on a virtual machine with two busy cores: 90 us a sample plus 13 us a worker, 90
-// ppm of a second; 11 ns for a call that finds it too early. Thread safety: any; racing threads take one
-// sample. Not for signal handlers. errno is kept.
+// What the machine did while the job ran: about once a second a Sample table with CPU time of this process
+// and of its workers, run-queue delay, throttling, pressure, idle and stolen time of the machine, page
+// faults, memory, the busiest disk; and a clock sample. There is no thread for it: the training thread itself
+// takes the sample when it passes a step boundary. Files are opened for each sample, because a job may close
+// descriptors that it did not open. Measured on a virtual machine with two busy cores: 90 us a sample plus 13
+// us a worker, 90 ppm of a second; 11 ns for a call that finds it too early. Thread safety: any; racing
+// threads take one sample. Not for signal handlers. errno is kept.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@
 
 namespace gpuwatch::context {
 
-// Once per trace file: facts about the machine (CPU quota and affinity, memory, /dev/shm) and the first
-// sample.
+// Once per trace file: facts about the machine (CPU quota and affinity, memory, /dev/shm) and
+// the first sample.
 void on_recording() noexcept;
 
 // Whatever else belongs to a sample (NVML): called with its ticks right after it was taken, at most about
@@ -24,8 +24,8 @@ void on_recording() noexcept;
 using SampleSource = void (*)(uint64_t now) noexcept;
 void add_sample_source(SampleSource source) noexcept;
 
-// A worker whose CPU time counts as this process's children's. At most 256 are kept; a worker that has ended
-// is dropped.
+// A worker whose CPU time counts as this process's children's. At most 256 are kept; a worker that has
+// ended is dropped.
 void watch_child(uint32_t pid) noexcept;
 
 extern constinit std::atomic<uint64_t> g_next_sample;  // ticks; UINT64_MAX: not sampling

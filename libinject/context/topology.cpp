@@ -2,14 +2,14 @@
 #include "libinject/context/topology.h"
 
 #include "libinject/base/syscall.h"
-#include "libinject/context/proc_text.h"
+#include "libinject/machine/proc_text.h"
 
 namespace gpuwatch::context {
 namespace {
 
 constexpr uint64_t kMaxNodes = 64;
 
-bool read_line(const FilePath& path, char* text, size_t size) noexcept {
+bool read_line(const machine::FilePath& path, char* text, size_t size) noexcept {
   if (path.was_cut() || base::read_file(path.c_str(), text, size) <= 0) return false;
   if (char* end = std::strchr(text, '\n')) *end = 0;
   return true;
@@ -17,10 +17,10 @@ bool read_line(const FilePath& path, char* text, size_t size) noexcept {
 
 }  // namespace
 
-uint32_t read_numa_nodes(const Roots& roots, base::Text<2048>* nodes) noexcept {
+uint32_t read_numa_nodes(const machine::Roots& roots, base::Text<2048>* nodes) noexcept {
   uint32_t count = 0;
   for (uint64_t node = 0; node < kMaxNodes; ++node) {  // numbers may have gaps
-    FilePath path;
+    machine::FilePath path;
     path.add(roots.sys).add("/devices/system/node/node").add(node).add("/cpulist");
     char cpus[512];
     if (!read_line(path, cpus, sizeof cpus)) continue;
@@ -48,13 +48,13 @@ void read_affinity(Affinity* affinity) noexcept {
   }
 }
 
-uint32_t read_cpu_mhz(const Roots& roots, uint32_t cpu) noexcept {
-  FilePath path;
+uint32_t read_cpu_mhz(const machine::Roots& roots, uint32_t cpu) noexcept {
+  machine::FilePath path;
   path.add(roots.sys).add("/devices/system/cpu/cpu").add(uint64_t{cpu}).add("/cpufreq/scaling_cur_freq");
   char text[32];
   if (!read_line(path, text, sizeof text)) return 0;
   const char* at = text;
-  return static_cast<uint32_t>(take_number(at) / 1000);
+  return static_cast<uint32_t>(machine::take_number(at) / 1000);
 }
 
 }  // namespace gpuwatch::context

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "libinject/context/roots.h"
+#include "libinject/machine/roots.h"
 
 namespace gpuwatch::context {
 
@@ -15,9 +15,9 @@ struct WorkerSums {
   uint32_t threads = 0;
   uint32_t workers = 0;
 };
-WorkerSums read_workers(const Roots& roots) noexcept;
+WorkerSums read_workers(const machine::Roots& roots) noexcept;
 
 // CPU time, run delay and threads of one process, added to `sums`; false when it is gone.
-bool add_process(const Roots& roots, uint32_t pid, WorkerSums* sums) noexcept;
+bool add_process(const machine::Roots& roots, uint32_t pid, WorkerSums* sums) noexcept;
 
 }  // namespace gpuwatch::context

@@ -148,8 +148,8 @@ bool create_file(RunPlace* place, int* error) noexcept {
   int rank = environment_number("RANK");
   if (rank < 0) rank = environment_number("SLURM_PROCID");
   const auto& config = runtime::config();
-  // A process that recorded and then exec'd itself has the same pid and start time: its second file gets a
-  // suffix.
+  // A process that recorded and then exec'd itself has the same pid and start time: its second file
+  // gets a suffix.
   for (uint64_t attempt = 0; attempt < 100; ++attempt) {
     base::Path path;
     file_path(*place, rank, attempt, &path);

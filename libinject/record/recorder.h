@@ -34,8 +34,8 @@ inline bool is_dormant() noexcept {
 }
 
 // Creates the trace file and starts recording; only on evidence of a training job (a CUDA call, NCCL, a
-// loader, an optimizer). Cold, idempotent; false when recording is off or cannot start (one line on stderr
-// says why).
+// loader, an optimizer). Cold, idempotent; false when recording is off or cannot start (one line on
+// stderr says why).
 bool activate(const char* evidence) noexcept;
 
 // Registers what runs once per trace file, right after activate() created it (operation tables, facts,
@@ -94,8 +94,8 @@ void device(const trace::Slot& slot) noexcept;
 
 // --- cold: tables ------------------------------------------------------------------------------------------
 
-// The id of this text in the trace, writing it on first sight. At most 4000 bytes are kept. 0 when not
-// recording.
+// The id of this text in the trace, writing it on first sight. At most 4000 bytes are kept. 0
+// when not recording.
 uint32_t intern(const char* text, size_t bytes) noexcept;
 uint32_t intern(const char* text) noexcept;
 uint32_t intern_path(const char* path) noexcept;  // as GPUWATCH_PATHS wants paths written
@@ -142,15 +142,15 @@ void sample_clocks(uint64_t (*read_device_ns)() noexcept) noexcept;
 // False in a vforked child, which shares its parent's memory but not its pid. A system call.
 bool is_this_process() noexcept;
 
-// Writes how this process ends (exit() calls it; the _exit hook must). Signal safe when nothing else is
-// written.
+// Writes how this process ends (exit() calls it; the _exit hook must). Signal safe when nothing
+// else is written.
 void end_process(trace::EndReason reason, int code) noexcept;
 
 // Counts records that could not be made, by reason (a string literal); written out as Loss tables at the end.
 void lose(const char* reason, uint64_t count) noexcept;
 
-// This thread is inside our own code: a signal handler that finds it so must not wait for what it
-// interrupted.
+// This thread is inside our own code: a signal handler that finds it so must not wait for
+// what it interrupted.
 bool is_quiet() noexcept;
 
 // While alive, hooks on this thread pass through: our own calls into libc, the loader or Python are not the

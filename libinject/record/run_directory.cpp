@@ -37,7 +37,7 @@ bool looks_like_python(const char* program) noexcept {
 }
 
 // "train.py" of `python -u train.py`, "pkg.main" of `python -m pkg.main`, else the program's own name.
-// Arguments beyond that are never looked at: they hold tokens and paths that are nobody's business.
+// Arguments beyond that are never read: they may hold tokens and private paths.
 void find_script(base::Text<256>* script) noexcept {
   char line[4096];
   const ssize_t n = read_file("/proc/self/cmdline", line, sizeof line);

@@ -15,8 +15,8 @@ struct RunPlace {
   bool is_first = false;  // this process made the directory
 };
 
-// Finds or makes the run's directory. False if none of the places can be written; *error is errno of the
-// first.
+// Finds or makes the run's directory. False if none of the places can be written; *error is errno
+// of the first.
 bool find_run_place(RunPlace* place, int* error) noexcept;
 
 // `<host>.<rank>.<pid>.<start>.gwt`; attempt > 0 adds `-<attempt>` to the start.

@@ -223,9 +223,9 @@ void put_fact(const char* key, const char* value) noexcept {
   put(fields);
 }
 
-// Each clock is read between two readings of CLOCK_MONOTONIC and brought to the instant of the ticks. One
-// bracket around all of them would put the ticks, read last, 50 ns beside their instant, and so every host
-// call.
+// Each clock is read between two readings of CLOCK_MONOTONIC and converted to the instant at which the ticks
+// were read. With one pair of readings around all clocks, the ticks, which are read last, would be off by 50
+// ns, and with them the time of every host call.
 void sample_clocks(uint64_t (*read_device_ns)() noexcept) noexcept {
   ClockSampleFields best;
   uint64_t width = UINT64_MAX;

@@ -43,8 +43,8 @@ void* find_real(const char* name, const char* version, const char* const* soname
   const base::ErrnoGuard keep_errno;
   const auto usable = [own](void* found) { return found && found != own && !is_ours(found); };
 
-  // The caller's own dependencies first: with two versions of a library in one process RTLD_NEXT finds the
-  // wrong one.
+  // The caller's own dependencies first: with two versions of a library in one process RTLD_NEXT finds
+  // the wrong one.
   void* found = caller ? look_up_from_caller(name, version, caller) : nullptr;
   if (usable(found)) return found;
   found = look_up(RTLD_NEXT, name, version);

@@ -17,8 +17,8 @@ inline constexpr size_t kPagesPerSegment = kSegmentBytes / kPageBytes;
 // A frame never crosses a segment, so that a process maps only the segments it writes to.
 inline constexpr size_t kMaxFramePages = 64;
 
-// A thread's first chunk is small, because most threads of a job record a handful of waits; the next ones
-// grow.
+// A thread's first chunk is small, because most threads of a job record a handful of waits; the
+// next ones grow.
 inline constexpr uint32_t kFirstChunkPages = 1;
 inline constexpr uint32_t kChunkPages = 16;
 inline constexpr uint32_t kTableChunkPages = 4;
@@ -37,8 +37,8 @@ inline constexpr uint8_t kDestinationPageable = 64;
 
 inline constexpr uint32_t kNoParent = 0xffffffff;
 
-// GW_TRACE_TABLES(X): X(table, identifier) for every cold table. The tail (a string, or none) is the last
-// field.
+// GW_TRACE_TABLES(X): X(table, identifier) for every cold table. The tail (a string, or none) is
+// the last field.
 #define GW_TRACE_TABLES(X) \
   X(Text, "TEXT")          \
   X(Operation, "OPER")     \

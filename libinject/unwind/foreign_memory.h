@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory whose addresses nobody vouches for: of a data worker, or of this process's own interpreter. The
-// kernel copies it (process_vm_readv), so that a wild pointer is a read that fails and never a signal. What a
-// thread writes meanwhile may be copied half changed: whoever reads checks what he got.
+// Reads memory at addresses that may be invalid: of a data worker, or of this process's own interpreter. The
+// kernel copies it (process_vm_readv), so that an invalid pointer is a failed read and never a signal. A copy
+// may be inconsistent, because other threads write at the same time: the caller checks what it read.
 //
 // Cost: 0.3 to 2.5 us a system call; blocks of 1 KiB are kept, because what an interpreter links lies close
 // together. 6.3 KB of stack. Thread safety: one thread each. Signal safety: yes. Errors: read() says false
@@ -21,8 +21,8 @@ class ForeignMemory {
 
   bool read(uint64_t address, void* to, size_t bytes) noexcept;
 
-  // `count` equal pieces in one system call, packed one after the other; past the kept blocks. At most
-  // kMaxPieces.
+  // `count` equal pieces in one system call, packed one after the other; past the kept blocks.
+  // At most kMaxPieces.
   static constexpr size_t kMaxPieces = 32;
   bool read_all(const uint64_t* addresses, size_t count, void* to, size_t bytes_each) noexcept;
 

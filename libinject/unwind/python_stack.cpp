@@ -74,8 +74,8 @@ bool is_interpreters_own_code(const PythonLayout& layout, const uint8_t* code) n
          member<uint64_t>(code, layout.code_filename) == member<uint64_t>(code, layout.code_name);
 }
 
-// Every frame's code is one, and the hash says which: by its names as well, in case another was made at the
-// same address.
+// Every frame's code is one, and the hash says which: by its names as well, in case another was made at
+// the same address.
 bool check_codes(ForeignMemory& memory, const PythonRuntime& python, PythonStack& stack) noexcept {
   const PythonLayout& layout = python.layout;
   const size_t size = layout.code_lines + sizeof(uint64_t);

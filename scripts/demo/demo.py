@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The demo: run a job under gpuwatch, do what the report's first finding says, run again, compare.
+"""Runs a training job under gpuwatch, applies the first suggestion of the report, runs it again and compares.
 
-Nothing here helps gpuwatch: the jobs are ordinary programs, the only thing added is LD_PRELOAD, and what is changed
-between the two runs comes out of the first report.
+The jobs are ordinary programs that know nothing of gpuwatch. The only addition is LD_PRELOAD, and the change between the
+two runs is taken from the first report.
 """
 
 import argparse
@@ -18,15 +18,19 @@ from pathlib import Path
 from make_images import make_images
 
 ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests"))
+from disturbance import Disturbance  # noqa: E402
+
 BUILD = Path(os.environ.get("GPUWATCH_BUILD", ROOT / "build/release"))
 GPUWATCH = BUILD / "bin/gpuwatch"
 DATA = ROOT / "build/demo-data"
 RUNS = ROOT / "build/demo-runs"
+BUSY = 0.2  # cores that other programs use: below it their effect is within a prediction's interval
 
 
 @dataclass
 class Job:
-    """A program, and how the settings that findings name are spelled on its command line."""
+    """A program, and the command line option for each setting that a finding may name."""
 
     name: str
     command: list
@@ -85,22 +89,37 @@ def heading(text):
 
 
 def shown(path_or_argument):
-    """Paths below the checkout read better without it."""
+    """Paths relative to the checkout are shorter to read."""
     return str(path_or_argument).replace(f"{ROOT}/", "")
 
 
+@dataclass
+class Recorded:
+    report: dict
+    neighbors: float  # cores that other programs and other virtual machines used meanwhile
+
+    @property
+    def is_disturbed(self):
+        return self.neighbors >= BUSY
+
+
 def record(job, extra, run_dir):
-    """Runs the job under gpuwatch, exactly as a user would, and returns gpuwatch's report of it."""
+    """Runs the job under gpuwatch as a user would, then prints gpuwatch's report of it."""
     library = subprocess.run([GPUWATCH, "lib"], check=True, capture_output=True, text=True).stdout.strip()
     command = job.command + extra
     heading(f"LD_PRELOAD={shown(library)} {' '.join(shown(word) for word in command)}")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GPUWATCH_")}
     environment = {**inherited, **job.environment, "LD_PRELOAD": library, "GPUWATCH_OUT": str(run_dir)}
+    disturbance = Disturbance()
     subprocess.run(command, check=True, env=environment)
+    taken = disturbance.so_far()
     heading(f"gpuwatch analyze {shown(run_dir)}")
     subprocess.run([GPUWATCH, "analyze", run_dir], check=True)
     text = subprocess.run([GPUWATCH, "analyze", run_dir, "--json"], check=True, capture_output=True, text=True).stdout
-    return json.loads(text)
+    recorded = Recorded(json.loads(text), taken.foreign + taken.stolen)
+    if recorded.is_disturbed:
+        print(f"\nThis machine is busy: other programs used {recorded.neighbors:.1f} of {os.cpu_count()} cores during this run.")
+    return recorded
 
 
 def first_applicable(job, report):
@@ -117,25 +136,36 @@ def measured(report, metric):
     return steps["mean_ms"] if metric == "step_ms" else steps["samples_per_s"]
 
 
-def compare(finding, before, after):
-    """One row: what the finding promised, and what the second run measured."""
-    fix = finding["fix"]
+def prediction_words(finding, unit, suffix):
     prediction = finding["prediction"]
-    metric = prediction["metric"] if prediction else "step_ms"
-    unit = "ms a step" if metric == "step_ms" else "samples/s"
-    now, achieved = measured(before, metric), measured(after, metric)
-    gain = now / achieved if metric == "step_ms" else achieved / now
-    heading("Predicted against achieved")
-    print(f"  change      {fix['setting']}={fix['value']}  ({finding['id']})")
-    print(f"  before      {now:.1f} {unit}")
     if prediction:
         low, expected, high = (prediction[key] for key in ("low", "expected", "high"))
-        print(f"  predicted   {expected:.1f} {unit} ({low:.1f} to {high:.1f})")
-    elif finding.get("ceiling"):
-        print(f"  predicted   at most {finding['ceiling']['speedup']:.2f} times faster")
-    print(f"  achieved    {achieved:.1f} {unit}, {gain:.2f} times as fast")
+        return f"{expected:.1f} {unit} ({low:.1f}-{high:.1f} {unit}){suffix}"
+    if finding.get("ceiling"):
+        return f"up to {finding['ceiling']['speedup']:.1f}x"
+    return "none"
+
+
+def compare(finding, before, after):
+    """What the finding predicted, and what the second run measured."""
+    fix, prediction = finding["fix"], finding["prediction"]
+    metric = prediction["metric"] if prediction else "step_ms"
+    unit, suffix = ("ms", " a step") if metric == "step_ms" else ("samples/s", "")
+    now, achieved = measured(before.report, metric), measured(after.report, metric)
+    speedup = now / achieved if metric == "step_ms" else achieved / now
+    heading("Predicted and achieved")
+    print(f"  change      {fix['setting']}={fix['value']}  ({finding['id']})")
+    print(f"  before      {now:.1f} {unit}{suffix}")
+    print(f"  predicted   {prediction_words(finding, unit, suffix)}")
+    print(f"  achieved    {achieved:.1f} {unit}{suffix}, {speedup:.2f}x")
     if prediction:
-        print(f"  inside the predicted interval: {'yes' if low <= achieved <= high else 'no'}")
+        is_inside = prediction["low"] <= achieved <= prediction["high"]
+        print(f"  result      {'inside' if is_inside else 'outside'} the predicted interval")
+    if before.is_disturbed or after.is_disturbed:
+        print(
+            f"\nOther programs used {before.neighbors:.1f} cores during the first run and {after.neighbors:.1f} during the second.\n"
+            "The prediction assumes that these neighbors stay; run the demo on an idle machine for a fair comparison."
+        )
 
 
 def demonstrate(job):
@@ -143,18 +173,18 @@ def demonstrate(job):
     for run_dir in runs:
         shutil.rmtree(run_dir, ignore_errors=True)
     before = record(job, [], runs[0])
-    finding, arguments = first_applicable(job, before)
+    finding, arguments = first_applicable(job, before.report)
     if finding is None:
-        print(f"\nNo finding names a setting of this program; nothing to change. ({before['verdict']['sentence']})")
+        print("\nNo finding names a setting that this program offers, so there is nothing to apply.")
         return
     after = record(job, arguments, runs[1])
     compare(finding, before, after)
 
 
 def device_demo(python, environment):
-    """A job that waits for its input, then one that the device limits: PyTorch's CUDA build, as the user has it."""
+    """An input-bound job, then a compute-bound one, with the CUDA build of PyTorch as a user installs it."""
     demonstrate(image_job(python, environment, image_size=224, width=64))
-    heading("A second job, whose data lie in the device's memory")
+    heading("A second job: its data is in GPU memory, so the GPU computes all the time")
     demonstrate(text_job(python, environment))
 
 
@@ -162,20 +192,20 @@ def cpu_demo():
     demonstrate(image_job(sys.executable, {}, image_size=128, width=8))
     trainer = trainer_job()
     if not Path(trainer.command[0]).exists():
-        print("\nThe part on the simulated device is left out: it needs nvcc (scripts/setup.sh installs it).")
+        print("\nThe part on the simulated device is skipped: it needs nvcc, which scripts/setup.sh installs.")
         return
-    heading("The device part, on a simulated GPU: a CUDA program with its own loader threads, compiled by nvcc")
+    heading("A second job, on a simulated device: a CUDA program compiled by nvcc, with its own loader threads")
     demonstrate(trainer)
 
 
 def simulated_device():
-    """The Python with PyTorch's CUDA build, fetched if it is not there, and what makes it find the simulated device. None
-    where it cannot be had."""
+    """(Python with the CUDA build of PyTorch, environment that selects the simulated device), or None. Downloads PyTorch if
+    it is missing."""
     python = Path(os.environ.get("GPUWATCH_TORCH_CUDA", ROOT / "build/torch-cuda")) / "bin/python"
     if not (BUILD / "lib/sim").exists():
-        return print("No simulated device: building it needs nvcc (scripts/setup.sh installs it).")
+        return print("The simulated device is not built: it needs nvcc, which scripts/setup.sh installs.")
     if subprocess.run([ROOT / "scripts/torch_cuda.sh"]).returncode or not python.exists():
-        return print("No CUDA build of PyTorch to be had.")
+        return print("The CUDA build of PyTorch could not be installed.")
     return python, {"LD_LIBRARY_PATH": str(BUILD / "lib/sim"), "GWSIM_CONFIG": str(ROOT / "cuda/sim/devices/a100.conf")}
 
 
@@ -183,19 +213,22 @@ def main():
     import torch
 
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--device", choices=["auto", "cpu"], default="auto", help="cpu: nothing is downloaded")
+    parser.add_argument("--device", choices=["auto", "cpu"], default="auto", help="cpu: train on the CPU, download nothing")
     device = parser.parse_args().device
     RUNS.mkdir(parents=True, exist_ok=True)
     if make_images(DATA, count=512):
-        print(f"Drew 512 JPEG files (50 MB) into {shown(DATA)}.")
+        print(f"Created the data set: 512 JPEG files (50 MB) in {shown(DATA)}.")
     if device == "auto" and torch.cuda.is_available():
-        print(f"PyTorch {torch.__version__} computes on {torch.cuda.get_device_name()}.")
+        print(f"PyTorch {torch.__version__} trains on {torch.cuda.get_device_name()}.")
         device_demo(sys.executable, {})
     elif device == "auto" and (simulated := simulated_device()):
-        print("No GPU here: PyTorch's CUDA build, unmodified, computes on a simulated A100. Times are those of its model; losses mean nothing.")
+        print(
+            "No GPU found: the unmodified CUDA build of PyTorch trains on a simulated A100.\n"
+            "Kernel times come from a model of the A100, and losses are meaningless."
+        )
         device_demo(*simulated)
     else:
-        print(f"PyTorch {torch.__version__} computes on the CPU.")
+        print(f"PyTorch {torch.__version__} trains on the CPU.")
         cpu_demo()
 
 
@@ -203,8 +236,8 @@ if __name__ == "__main__":
     try:
         main()
     except FileNotFoundError as error:
-        sys.exit(f"demo: {error.filename} is missing: run `make build`")
+        sys.exit(f"demo: {error.filename} does not exist; run `make build`")
     except subprocess.CalledProcessError as error:
         command = " ".join(shown(word) for word in error.cmd)
         detail = f"\n{error.stderr.strip()}" if error.stderr else ""
-        sys.exit(f"demo: `{command}` ended with status {error.returncode}{detail}")
+        sys.exit(f"demo: `{command}` failed with status {error.returncode}{detail}")

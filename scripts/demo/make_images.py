@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Draws the demo's data set once: real JPEG files of coloured shapes, one folder for each class.
+"""Draws the demo's data set once: JPEG files of colored shapes, one folder for each class.
 
-Sizes are those of ordinary photographs reduced for the web. The noisy background matters: it makes the files as large,
-and their decoding as slow, as photographs of that size are.
+The images have the size of photographs on the web. The noisy background makes the files as large, and their decoding as
+slow, as photographs of that size.
 """
 
 import argparse
@@ -23,39 +23,39 @@ CLASSES = {
 
 
 def background(rng):
-    """Soft clouds plus grain, as a camera would see."""
+    """Soft clouds and grain, which compress like a photograph."""
     clouds = rng.integers(60, 200, (6, 8, 3), dtype=np.uint8)
     canvas = np.asarray(Image.fromarray(clouds).resize(SIZE, Image.Resampling.BICUBIC), dtype=np.int16)
     grain = rng.normal(0, 12, canvas.shape)
     return Image.fromarray(np.clip(canvas + grain, 0, 255).astype(np.uint8))
 
 
-def draw_shape(image, colour, shape):
+def draw_shape(image, color, shape):
     draw = ImageDraw.Draw(image)
     radius = random.randint(80, 180)
     x, y = (random.randint(radius, side - radius) for side in SIZE)
     box = (x - radius, y - radius, x + radius, y + radius)
     if shape == "circle":
-        draw.ellipse(box, fill=colour)
+        draw.ellipse(box, fill=color)
     elif shape == "square":
-        draw.rectangle(box, fill=colour)
+        draw.rectangle(box, fill=color)
     elif shape == "triangle":
-        draw.polygon([(x, y - radius), (x - radius, y + radius), (x + radius, y + radius)], fill=colour)
+        draw.polygon([(x, y - radius), (x - radius, y + radius), (x + radius, y + radius)], fill=color)
     else:
-        draw.ellipse(box, outline=colour, width=radius // 3)
+        draw.ellipse(box, outline=color, width=radius // 3)
 
 
 def make_images(folder, count):
-    """Writes `count` images below `folder`, unless they are there already."""
+    """Writes `count` images into `folder` and returns True, or returns False if they exist."""
     done = folder / f"complete-{count}"
     if done.exists():
         return False
     random.seed(1)
     rng = np.random.default_rng(1)
     for number in range(count):
-        name, (colour, shape) = list(CLASSES.items())[number % len(CLASSES)]
+        name, (color, shape) = list(CLASSES.items())[number % len(CLASSES)]
         image = background(rng)
-        draw_shape(image, colour, shape)
+        draw_shape(image, color, shape)
         path = folder / name / f"{number:05d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         image.save(path, quality=90)

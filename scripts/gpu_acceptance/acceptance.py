@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Asks a machine with a GPU what a machine without one cannot answer, and writes the figures as JSON.
+"""Measures on a machine with a GPU what CI cannot, and writes the figures as JSON.
 
     gpu_acceptance.sh [FOLDER]         results go to FOLDER (default docs/gpu-results)
     gpu_acceptance.sh --simulated      rehearsal on the simulated device
-    gpu_acceptance.sh --render         docs/gpu-results/README.md from the results there
-    gpu_acceptance.sh --bundle FOLDER  copies what a bare machine needs of the build (then GPUWATCH_BUILD=FOLDER)
+    gpu_acceptance.sh --render         writes docs/gpu-results/README.md from the results there
+    gpu_acceptance.sh --bundle FOLDER  copies the parts of the build that a bare machine needs (then GPUWATCH_BUILD=FOLDER)
 
-Needs the built tree, and for half of the questions PyTorch; no compiler, no network. Every section is a process of its own with
-a time limit; the results are written anew after each. Exit status: 0 all that ran is as it should be, 1 a section
-failed, 2 nothing could be asked. docs/gpu-acceptance.md says how to read the results.
+Needs the build, and PyTorch for half of the questions; no compiler, no network. Every section is a separate process with a
+time limit, and the results are written after each. Exit status: 0 no section failed, 1 a section failed, 2 nothing
+could be measured. docs/gpu-acceptance.md says how to read the results.
 """
 
 from __future__ import annotations
@@ -48,47 +48,47 @@ def torch_cases(*cases):
     return {f"torch: {case}": torch.case_part(case) for case in cases}
 
 
-# Most valuable first: a cut loses the end.
+# Most valuable first: an interrupted run loses the last ones.
 SECTIONS = [
-    Section("environment", "What is here, and do all sources open?", 90, {
+    Section("environment", "What does this machine have, and do all sources work?", 90, {
         "machine": nvcc.machine, "sources": nvcc.sources, "PyTorch": torch.framework, "doctor": nvcc.doctor}),
-    Section("launches", "Is each launch matched with its kernel, nothing lost, each nanosecond given one cause?", 60, {
+    Section("launches", "Is each launch matched to its kernel, no record dropped, and does each nanosecond have one cause?", 60, {
         "workloads": nvcc.whole_workloads, "kernels counted": nvcc.counted_kernels}),
-    Section("cost-calls", "What does recording cost a call, and a step of many tiny kernels?", 90, {
+    Section("cost-calls", "What is the overhead for a call, and for a step of many tiny kernels?", 90, {
         "back to back": nvcc.calls_back_to_back, "as dispatched": nvcc.calls_as_dispatched}),
-    Section("findings", "Is the cause of a stall named, and does the prediction come true?", 60, {
+    Section("findings", "Does the report name the cause of a stall, and does its prediction come true?", 60, {
         case: nvcc.case_part(case) for case in nvcc.CASES}),
-    Section("timestamps", "Do recorded device times agree with events and with the host's clock?", 40, {
+    Section("timestamps", "Do recorded device times agree with CUDA events and with the host's clock?", 40, {
         "event pairs": nvcc.against_events}),
-    Section("profiler", "Does torch.profiler work unharmed beside gpuwatch?", 60, {"torch.profiler": torch.beside_profiler}),
-    Section("cost-steps", "What does recording cost a training step?", 90, {
+    Section("profiler", "Does torch.profiler give the same results with gpuwatch?", 60, {"torch.profiler": torch.with_profiler}),
+    Section("cost-steps", "What is the overhead for a training step?", 90, {
         "ResNet-50": torch.cost_part("resnet50", 15), "GPT-2": torch.cost_part("gpt2", 15),
         "tiny kernels": torch.cost_part("tiny-kernels", 5), "loader-bound": torch.cost_part("loader-bound", 6)}),
-    Section("residual", "What is left of the cost when recording has stopped, and how large is an event?", 60, {
+    Section("residual", "What overhead remains after recording has stopped, and how large is an event?", 60, {
         "after the budget": nvcc.after_the_budget, "bytes": nvcc.bytes_an_event}),
-    Section("findings-host", "Is a PyTorch job's stall on the host named, and does the prediction come true?", 90,
+    Section("findings-host", "Does the report name a PyTorch job's stall on the host, and does its prediction come true?", 90,
         torch_cases("pageable-copy", "item-each-step", "many-launches", "cache-emptied")),
-    Section("findings-device", "Is a PyTorch job's stall on the device named, and does the prediction come true?", 90,
+    Section("findings-device", "Does the report name a PyTorch job's stall on the GPU, and does its prediction come true?", 90,
         torch_cases("exposed-copy", "single-precision", "small-batch")),
-    Section("injection", "Do the driver and NCCL ask for their tools through getenv?", 40, {
+    Section("injection", "Do the driver and NCCL look for their tools through getenv?", 40, {
         "driver": nvcc.driver_asks, "NCCL": torch.collectives}),
-    Section("cost-compiled", "What does recording cost a compiled model's step?", 90, {
+    Section("cost-compiled", "What is the overhead for a step of a compiled model?", 90, {
         "GPT-2, torch.compile": torch.cost_part("gpt2-compiled", 15)}),
 ]  # fmt: skip
 
 
-# --- one section, in a process of its own ------------------------------------------------------------------------------
+# --- one section, in a separate process ------------------------------------------------------------------------------
 
 
 def write_json(path, content):
-    """Whole or not at all: a cut leaves the file that was there."""
+    """Completely or not at all: if interrupted, the old file stays."""
     beside = path.with_name(path.name + ".new")
     beside.write_text(json.dumps(content, indent=1) + "\n")
     beside.replace(path)
 
 
 def answer(part, rig):
-    """One part's figures and what became of it."""
+    """The figures and the status of one part."""
     said = {"status": "ok", "reason": None, "figures": []}
     try:
         for figure in part(rig):
@@ -99,7 +99,7 @@ def answer(part, rig):
         said |= {"status": "not-run", "reason": str(reason)}
     except Failed as reason:
         said |= {"status": "failed", "reason": str(reason)}
-    except Exception as error:  # a mistake of ours must not cost the parts that follow
+    except Exception as error:  # a bug here must not prevent the parts that follow
         said |= {"status": "failed", "reason": f"{type(error).__name__}: {error}"}
     return said
 
@@ -134,7 +134,7 @@ def descendants(pid):
 
 
 def kill_descendants():
-    """All that a section started, also what made a session of its own: orphans are ours (PR_SET_CHILD_SUBREAPER)."""
+    """Kills everything that a section started, also processes with a new session: orphans are ours (PR_SET_CHILD_SUBREAPER)."""
     while pids := descendants(os.getpid()):
         for pid in pids:
             try:
@@ -153,7 +153,7 @@ def run_section(section, options, scratch, limit_s):
     """The section's entry in the results."""
     entry = {"id": section.id, "question": section.question, "status": "not-run", "reason": None, "seconds": 0, "parts": {}}
     if limit_s < 5:
-        return entry | {"reason": f"no time left of {options.minutes:g} minutes"}
+        return entry | {"reason": f"no time left: all sections together get {options.minutes:g} minutes (--minutes)"}
     command = [sys.executable, __file__, "--section", section.id, "--scratch", scratch]
     command += [name for name in ("--simulated", "--quick") if getattr(options, name[2:])]
     began, complaint = time.monotonic(), None
@@ -162,7 +162,7 @@ def run_section(section, options, scratch, limit_s):
         try:
             if process.wait(limit_s):
                 log.seek(0)
-                complaint = f"ended with {process.returncode}: {(log.read().strip() or 'no output').splitlines()[-1]}"
+                complaint = f"failed with status {process.returncode}: {(log.read().strip() or 'no output').splitlines()[-1]}"
         except subprocess.TimeoutExpired:
             complaint = f"killed after {limit_s:g} s"
     kill_descendants()
@@ -185,7 +185,7 @@ def judge(parts, complaint):
 
 
 def write_results(folder, slug, results):
-    """The figures, and beside them the numbers that they were computed from."""
+    """The figures, and in a second file the numbers behind them."""
     figures, raw = json.loads(json.dumps(results)), {}
     for section in figures["sections"]:
         for name, part in section["parts"].items():
@@ -224,14 +224,14 @@ def run_all(options, device):
 
 def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="?", type=Path, help="where the results go")
+    parser.add_argument("folder", nargs="?", type=Path, help="folder for the results")
     parser.add_argument("--simulated", action="store_true", help="rehearse on the simulated device")
-    parser.add_argument("--quick", action="store_true", help="reduced sizes: shows that it runs, measures little")
-    parser.add_argument("--only", action="append", choices=[s.id for s in SECTIONS], help="may be given several times")
-    parser.add_argument("--minutes", type=float, default=9.5, help="for all sections (default 9.5)")
-    parser.add_argument("--seconds", type=float, help="for each section, instead of its own limit")
-    parser.add_argument("--render", action="store_true", help="write docs/gpu-results/README.md and stop")
-    parser.add_argument("--bundle", type=Path, metavar="FOLDER", help="copy what a bare machine needs and stop")
+    parser.add_argument("--quick", action="store_true", help="reduced sizes: shows that it runs, figures are imprecise")
+    parser.add_argument("--only", action="append", choices=[s.id for s in SECTIONS], help="run this section only; repeatable")
+    parser.add_argument("--minutes", type=float, default=9.5, help="time for all sections (default 9.5)")
+    parser.add_argument("--seconds", type=float, help="time for each section, instead of its limit")
+    parser.add_argument("--render", action="store_true", help="write docs/gpu-results/README.md and exit")
+    parser.add_argument("--bundle", type=Path, metavar="FOLDER", help="copy what a bare machine needs and exit")
     parser.add_argument("--section", help=argparse.SUPPRESS)  # of the process of one section
     parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
     return parser.parse_args()
@@ -252,18 +252,18 @@ def main():
         return bundle.make(options.bundle)
     options.folder = (options.folder or (ROOT / "build/gpu-rehearsal" if options.simulated else RESULTS)).resolve()
     if options.simulated and options.folder == RESULTS.resolve():
-        return complain(f"results of the simulated device do not belong into {RESULTS}")
+        return complain(f"results of the simulated device do not belong in {RESULTS}; choose another folder")
     try:
         device = device_name(options.simulated)
     except NotRun as reason:
-        return complain(f"no NVIDIA GPU here: {reason}; --simulated rehearses on the simulated device")
+        return complain(f"no NVIDIA GPU here: {reason}; use --simulated to rehearse on the simulated device")
     if not options.simulated and is_simulated(device):
-        return complain("the only device here is the simulated one; --simulated rehearses on it")
+        return complain("the only device here is the simulated one; use --simulated to rehearse on it")
     return run_all(options, "Simulated device" if options.simulated else device)
 
 
 def is_simulated(device):
-    """LD_LIBRARY_PATH may name the stand-ins: what they answer is no result of a GPU."""
+    """LD_LIBRARY_PATH may name the stand-ins, whose answers are not results of a GPU."""
     loaded = Path("/proc/self/maps").read_text()
     return "libgwsim_core" in loaded or device == "Simulated GPU"
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Copies what the acceptance run needs of a build to one folder of some 20 MiB, for a machine that has only Python:
-the library, the analyzer without its debug information and with its shared libraries, the workloads, their
-runtime and CUPTI."""
+"""Copies the parts of a build that the acceptance run needs to one folder of about 20 MiB, for a machine that has only
+Python: the library, the analyzer (stripped) with its shared libraries, the workloads, their runtime and CUPTI."""
 
 import re
 import shutil
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from rig import BUILD, LIBRARY, ROOT, RUNTIME, WORKLOADS
 
-# Of glibc itself the machine's own must be used.
+# glibc must be the machine's.
 GLIBC = re.compile(r"/(ld-linux|lib(c|m|dl|pthread|rt)\.so)")
 
 
@@ -30,10 +29,10 @@ def make(folder):
         subprocess.run(["strip", "--strip-debug", copy], check=True)
     for library in shared_libraries(analyzer):
         shutil.copy(library, folder / "lib/own")
-    for name in (RUNTIME, "libcupti.so.13"):  # CUPTI is looked for beside the runtime
+    for name in (RUNTIME, "libcupti.so.13"):  # CUPTI is searched in the folder of the runtime
         if (ROOT / "build/cuda/lib" / name).exists():
             shutil.copy(ROOT / "build/cuda/lib" / name, folder / "lib/cuda")
     for workload in WORKLOADS.iterdir():
         shutil.copy(workload, folder / "bin/workloads")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    print(f"{folder}: {size >> 20} MiB; there: GPUWATCH_BUILD={folder} scripts/gpu_acceptance.sh", file=sys.stderr)
+    print(f"{folder}: {size >> 20} MiB; on the other machine run: GPUWATCH_BUILD={folder} scripts/gpu_acceptance.sh", file=sys.stderr)

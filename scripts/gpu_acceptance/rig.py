@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What all sections of the acceptance run share: where the build is, how a job is run with and without gpuwatch, how
-figures are stated. Standard library only.
-"""
+"""Shared by all sections of the acceptance run: the build, jobs with and without gpuwatch, figures. Standard library only."""
 
 from __future__ import annotations  # Python 3.9
 
@@ -29,16 +27,16 @@ sys.path.insert(0, str(ROOT / "tests/cupti"))
 
 
 class NotRun(Exception):
-    """This machine cannot answer the question; the text says why."""
+    """This machine cannot answer the question. The text says why."""
 
 
 class Failed(Exception):
-    """The answer is not what was promised, or something broke."""
+    """A promise is broken, or a program failed."""
 
 
 @dataclass
 class Figure:
-    """One measured value. `low` and `high` are its 95 % interval where it has one; `raw` what it was computed from."""
+    """One measured value. `low` and `high`: its 95% interval, if any; `raw`: the numbers behind it."""
 
     what: str
     value: object
@@ -50,9 +48,9 @@ class Figure:
 
 
 def median_interval(values):
-    """(median, low, high, confidence) without assuming a distribution: the k-th value from each end encloses the
-    median with a probability that the binomial distribution gives; the innermost k that still has 95 % is taken, of fewer
-    than six values the lowest and highest with the confidence that they have."""
+    """(median, low, high, confidence) without assuming a distribution: the k-th values from both ends enclose the median
+    with a probability that follows from the binomial distribution. Takes the innermost k that still has 95%; of fewer than
+    six values, the lowest and the highest with their confidence."""
     ordered, n = sorted(values), len(values)
     k, outside = 0, 0.5**n
     while k + 1 < n // 2:
@@ -76,13 +74,13 @@ def expect(holds, sentence):
 
 
 def die_with_parent():
-    """In a child, before exec: a section that is killed takes what it started along."""
+    """In a child, before exec: ends the child when its section is killed."""
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 @dataclass
 class Recording:
-    """A job that ran under gpuwatch: its report, its traces, its own phases and output."""
+    """A job that ran under gpuwatch: its report, its traces, its phases and output."""
 
     directory: Path
     report: dict
@@ -91,7 +89,7 @@ class Recording:
 
     @property
     def rank(self):
-        expect(self.report["ranks"], f"no rank in the report: {self.report['verdict']['sentence']}")
+        expect(self.report["ranks"], f"the report has no rank: {self.report['verdict']['sentence']}")
         return self.report["ranks"][0]
 
     @property
@@ -117,7 +115,7 @@ class Rig:
     # --- processes ---------------------------------------------------------------------------------------------------
 
     def environment(self, out=None, runtime=True, **settings):
-        """Of a job; recorded into `out` if given; `runtime` for programs that nvcc built."""
+        """Environment of a job, recorded into `out` if given; `runtime` for programs that nvcc built."""
         dropped = ("GPUWATCH_", "GWSIM_", "LD_PRELOAD", "CUDA_INJECTION64_PATH")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(dropped)}
         folder = BUILD / "lib/sim" if self.simulated else runtime_folder() if runtime else None
@@ -128,7 +126,7 @@ class Rig:
         return {**kept, **{name: str(value) for name, value in settings.items()}}
 
     def run(self, command, environment):
-        """To its end; what a program complains of last is what failed."""
+        """Runs a command to its end. The last line of its output says what failed."""
         words = [str(word) for word in command]
         done = subprocess.run(
             words, env=environment, cwd=self.scratch, stdin=subprocess.DEVNULL, capture_output=True, text=True,
@@ -136,7 +134,7 @@ class Rig:
         )  # fmt: skip
         if done.returncode:
             last = (done.stderr.strip() or done.stdout.strip() or "no output").splitlines()[-1]
-            raise Failed(f"{Path(words[0]).name} {' '.join(words[1:])} ended with {done.returncode}: {last}")
+            raise Failed(f"{Path(words[0]).name} {' '.join(words[1:])} failed with status {done.returncode}: {last}")
         return done
 
     def new_folder(self, name):
@@ -149,7 +147,7 @@ class Rig:
         """Runs one of cuda/workloads to its end; its phases with or without recording."""
         program = WORKLOADS / name
         if not program.exists():
-            raise NotRun(f"{program} was not built: no nvcc there")
+            raise NotRun(f"{program} does not exist: building it needs nvcc")
         folder = self.new_folder(name)
         phases = folder.with_suffix(".phases")
         if self.simulated and (WORKLOADS / f"{name}.conf").exists():
@@ -164,7 +162,7 @@ class Rig:
         return Recording(folder, report, [json.loads(line) for line in lines], done.stdout)
 
     def reason_of(self, failure):
-        """A driver older than the runtime that the programs were linked with is no fault of gpuwatch."""
+        """A driver that is older than the programs' runtime is not an error of gpuwatch."""
         text = str(failure)
         old = ("insufficient for CUDA runtime", "unsupported toolchain", f"{RUNTIME}: cannot open", "PTX was compiled")
         return NotRun(text) if any(sign in text for sign in old) else failure
@@ -187,7 +185,7 @@ class Rig:
         return [sys.executable, TORCH_JOBS, *arguments, *(["--small"] if self.quick else [])]
 
     def need_torch(self):
-        """What torch_jobs.py says of PyTorch and its device. A refusal is kept for the sections that follow."""
+        """PyTorch's version and device, from torch_jobs.py. A refusal is kept for the sections that follow."""
         kept = self.scratch / "torch.json"
         if not kept.exists():
             environment = self.environment(runtime=False)
@@ -217,8 +215,7 @@ class Rig:
 
 
 class Served:
-    """torch_jobs.py as a process that makes a number of steps when asked, so that two of them can take turns. It ends with
-    its section."""
+    """torch_jobs.py as a process that runs steps on request, so that two of them can take turns. It ends with its section."""
 
     def __init__(self, rig, out):
         command = [str(word) for word in rig.torch_command("serve")]
@@ -243,8 +240,8 @@ class Served:
 
 
 def runtime_folder():
-    """Where the workloads' runtime lies, if the dynamic linker does not find it by itself: a toolkit, PyTorch's own
-    packages, the packages that the build used."""
+    """Folder of the workloads' runtime, if the dynamic linker does not find it: a toolkit, PyTorch's packages, the packages that
+    the build used."""
     try:
         ctypes.CDLL(RUNTIME)
         return None
@@ -260,7 +257,7 @@ def runtime_folder():
 
 
 def device_name(simulated):
-    """Of the first device, from the driver itself; raises NotRun where there is none."""
+    """Name of the first device, from the driver. Raises NotRun if there is none."""
     try:
         driver = ctypes.CDLL(str(BUILD / "lib/sim/libcuda.so.1") if simulated else "libcuda.so.1")
     except OSError as error:
@@ -275,7 +272,7 @@ def device_name(simulated):
 
 
 def step_ms(phases, skip=1):
-    """Milliseconds a step that a workload itself logged, its waiting for the device at the end included."""
+    """Milliseconds a step from a workload's log, including its final wait for the device."""
     steps = [phase for phase in phases if phase["phase"] == "step"]
     ends = [phase["end"] for phase in phases if phase["phase"] in ("step", "drain")]
     expect(len(steps) > skip + 1, "the program logged too few steps")
@@ -283,7 +280,7 @@ def step_ms(phases, skip=1):
 
 
 def alternate(pairs, off, on):
-    """[(off(), on())], the order turned round in every second pair, so that a drift of the machine cancels."""
+    """[(off(), on())] in alternating order, so that a drift of the machine cancels."""
     values = []
     for n in range(pairs):
         if n % 2:
@@ -296,7 +293,7 @@ def alternate(pairs, off, on):
 
 
 def cost_figures(job, pairs, calls=None):
-    """Of pairs of step times in ms, without and with recording."""
+    """Figures from pairs of step times in ms, without and with recording."""
     yield spread(f"{job}: step without recording", [a for a, _ in pairs], "ms")
     yield spread(f"{job}: step with recording", [b for _, b in pairs], "ms")
     yield spread(f"{job}: step longer by", [(b / a - 1) * 100 for a, b in pairs], "%")

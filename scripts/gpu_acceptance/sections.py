@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions of the acceptance run that programs built by nvcc answer, on a GPU as on the simulated device.
+"""The questions of the acceptance run that programs built by nvcc answer, on a GPU or on the simulated device.
 
-A part is a generator of figures. What it yielded counts also when it then raises NotRun or Failed.
+A part is a generator of figures. Figures that it yielded count even if it then raises NotRun or Failed.
 """
 
 import json
@@ -11,8 +11,8 @@ import sys
 
 from rig import BUILD, LIBRARY, Figure, NotRun, Recording, alternate, cost_figures, device_name, expect, spread, step_ms
 
-# Attribution takes up to 10 us between kernels for a launch gap (docs/attribution.md): time stamps that are off by twice as
-# much would change its answers.
+# Up to 10 us between kernels are a launch gap (docs/attribution.md): timestamps that are wrong by twice as much would change
+# the attribution.
 OUTSIDE_US = 20
 
 
@@ -37,7 +37,7 @@ def sources(rig):
     for name, state in run.sources.items():
         yield Figure(f"source {name}", state)
     closed = [name for name in ("cuda", "cupti", "io", "system") if run.sources.get(name) != "on"]
-    expect(not closed, f"not on: {', '.join(closed)}")
+    expect(not closed, f"sources that are not on: {', '.join(closed)}")
 
 
 def doctor(rig):
@@ -50,16 +50,16 @@ def doctor(rig):
 
 
 def complete(name, run):
-    """Figures of a recording, and what must hold of each."""
+    """Figures of a recording, and the checks that each must pass."""
     report = run.report
     matched, lost = report["coverage"]["launches_matched_share"], report["trace"]["lost_events"]
-    yield Figure(f"{name}: launches with their kernel", None if matched is None else matched * 100, "%")
-    yield Figure(f"{name}: events lost", lost)
+    yield Figure(f"{name}: launches with a kernel", None if matched is None else matched * 100, "%")
+    yield Figure(f"{name}: dropped records", lost)
     missing = run.rank["wall_ns"] - sum(row["ns"] for row in run.rank["attribution"])
-    yield Figure(f"{name}: wall time less the sum of its causes", missing, "ns")
+    yield Figure(f"{name}: wall time minus the sum of its causes", missing, "ns")
     expect(missing == 0, f"{name}: the causes do not sum to the wall time")
-    expect(lost == 0, f"{name}: events were lost")
-    expect(matched is not None and matched >= 0.99, f"{name}: launches without their kernel")
+    expect(lost == 0, f"{name}: records were dropped")
+    expect(matched is not None and matched >= 0.99, f"{name}: launches without a kernel")
 
 
 def whole_workloads(rig):
@@ -68,14 +68,14 @@ def whole_workloads(rig):
 
 
 def counted_kernels(rig):
-    """Every kernel that the program launched is in the trace: counted, and read without the analyzer."""
+    """Every kernel that the program launched is in the trace, which is read here without the analyzer."""
     steps, operations = rig.pick(50, 20), rig.pick(2000, 400)
     run = rig.workload("launch_bound", "--steps", steps, "--operations", operations, recorded=True)
     yield from complete("launch_bound", run)
     kernels = len(run.device_trace().of_kind("kernel"))
     yield Figure("launch_bound: kernels launched", steps * (operations + 1))
     yield Figure("launch_bound: kernels in the trace", kernels)
-    expect(kernels == steps * (operations + 1), "the trace has another number of kernels than were launched")
+    expect(kernels == steps * (operations + 1), "the numbers of kernels in the trace and of launched kernels differ")
 
 
 # --- cost --------------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def tiny_kernels(rig, dispatch_us):
     def step(recorded):
         return step_ms(rig.workload(*arguments, recorded=recorded).phases, skip=3)
 
-    step(False)  # the first process pays for what later ones find in caches
+    step(False)  # the first process fills caches for the later ones
     pairs = alternate(rig.pick(9, 3), lambda: step(False), lambda: step(True))
     name = f"{operations} kernels a step, {dispatch_us} us of dispatch each"
     yield from cost_figures(name, pairs, operations + 1)
@@ -109,7 +109,7 @@ FLUSH_PERIOD_NS = 1_000_000_000  # the session is closed by the thread that fetc
 
 
 def after_the_budget(rig):
-    """Recording stops at 4 MiB, after some 80 000 launches; what a step costs from two seconds later on."""
+    """Recording stops at 4 MiB, after about 80 000 launches. Measures steps from two seconds later on."""
     steps = BUDGET_LAUNCHES // 1000 + 250  # doubled until the program is long enough
 
     def late_steps(phases, from_ns):
@@ -144,12 +144,12 @@ def bytes_an_event(rig):
     reader = raw_trace.FileReader(path)
     used = sum(int.from_bytes(data[place : place + 4], "little") + 4 for _, place in raw_trace.walk_frames(data))
     device = [slot for _, _, slot, *_ in reader.slots if slot[0] != 1]
-    yield Figure("bytes a launch with its kernel, all that was written", used / len(device), "bytes")
-    yield Figure("bytes an event", used / len(reader.slots), "bytes")
+    yield Figure("bytes for a launch with its kernel, everything included", used / len(device), "bytes")
+    yield Figure("bytes for an event", used / len(reader.slots), "bytes")
     yield Figure("events", len(reader.slots))
 
 
-# --- time stamps -------------------------------------------------------------------------------------------------------
+# --- timestamps -------------------------------------------------------------------------------------------------------
 
 
 def against_events(rig):
@@ -159,24 +159,24 @@ def against_events(rig):
     expect(len(kernels) == len(pairs), f"{len(pairs)} kernels were launched, {len(kernels)} are in the trace")
     elapsed = [p["elapsed_us"] - (k.end_ns - k.start_ns) / 1e3 for p, k in zip(pairs, kernels)]
     offsets = [p["since_first_us"] - (k.start_ns - kernels[0].start_ns) / 1e3 for p, k in zip(pairs, kernels)]
-    yield spread("events around a kernel less its recorded duration", elapsed, "us")
+    yield spread("events around a kernel minus its recorded duration", elapsed, "us")
     yield Figure("the largest of them", max(elapsed, key=abs), "us")
-    yield spread("events since the first kernel less recorded start", offsets[1:], "us")
+    yield spread("events since the first kernel minus recorded start", offsets[1:], "us")
     yield Figure("the largest of them", max(offsets, key=abs), "us")
     early = [(p["launched_ns"] - k.start_ns) / 1e3 for p, k in zip(pairs, kernels)]
     late = [(k.end_ns - p["finished_ns"]) / 1e3 for p, k in zip(pairs, kernels)]
     outside = max(0.0, *early, *late)
-    yield Figure("furthest that a kernel lies outside of the calls around it, on the host's clock", outside, "us")
+    yield Figure("largest distance of a kernel outside the calls around it, on the host's clock", outside, "us")
     yield spread("from the launch to the kernel's start", [-us for us in early], "us")
-    yield spread("from the kernel's end to the return of the synchronisation", [-us for us in late], "us")
-    yield Figure("clock residual that the report states", run.report["trace"].get("clock_error_ns"), "ns")
-    expect(outside <= OUTSIDE_US, f"a kernel lies {outside:.1f} us outside of the calls that enclose it")
+    yield spread("from the kernel's end to the return of the synchronization", [-us for us in late], "us")
+    yield Figure("clock error in the report", run.report["trace"].get("clock_error_ns"), "ns")
+    expect(outside <= OUTSIDE_US, f"a kernel lies {outside:.1f} us outside the calls that enclose it")
 
 
 # --- findings ----------------------------------------------------------------------------------------------------------
 
-# Stall -> (program with the stall, program with the remedy, the finding whose remedy that is). Kernels are shorter on a GPU
-# than on the simulated device, where these are the first findings: another one may rightly come first.
+# Stall -> (program with the stall, program with the remedy, the finding with this remedy). These are the first findings on
+# the simulated device. Kernels are shorter on a GPU, so another finding may come first there.
 CASES = {
     "pageable copies": (["pageable_copy", "--batch-mib", 32], ["exposed_copy", "--batch-mib", 32], "pin-memory"),
     "exposed copies": (
@@ -184,7 +184,7 @@ CASES = {
         ["trainer", "--batch-mib", 64, "--pin", 1, "--workers", 2, "--read-ms", 0, "--decode-ms", 0],
         "blocking-copy",
     ),
-    "a synchronisation each step": (["sync_each_step"], ["sync_each_step", "--every", 50], "sync-per-step"),
+    "a synchronization each step": (["sync_each_step"], ["sync_each_step", "--every", 50], "sync-per-step"),
     "launch-bound": (["launch_bound", "--dispatch-us", 10], ["launch_bound", "--graph"], "launch-bound"),
     "allocation each step": (["malloc_each_step"], ["malloc_each_step", "--workspaces", 0], "allocator-churn"),
     "small batch": (["small_batch", "--batch", 8], ["small_batch", "--batch", 32], "small-batch"),
@@ -192,8 +192,8 @@ CASES = {
 
 
 def judged(case, report, achieved, wanted, samples=None):
-    """What the report found, and what came of the remedy of the finding `wanted`. `achieved`: step times in ms with the
-    remedy, not recorded; `samples`: samples of a step with the remedy."""
+    """The findings, and the effect of the remedy of the finding `wanted`. `achieved`: step times in ms with the remedy, not
+    recorded; `samples`: samples of a step with the remedy."""
     complaints = [finding for finding in report["findings"] if finding["severity"] != "info"]
     ids = [finding["id"] for finding in complaints]
     yield Figure(f"{case}: findings, first to last", ", ".join(ids) or f"none ({report['verdict']['id']})")
@@ -201,23 +201,23 @@ def judged(case, report, achieved, wanted, samples=None):
     result = spread(f"{case}: step with the remedy", achieved, "ms")
     yield result
     if ids[:1] != [wanted]:
-        # The prediction of a later finding is made on top of the first, which was not applied.
-        yield Figure(f"{case}: prediction", f"not compared: {wanted or 'a rule for this stall'} is not the first finding")
+        # The prediction of a later finding builds on the first, which was not applied.
+        yield Figure(f"{case}: prediction", f"not compared: {wanted or 'a finding for this stall'} is not the first one")
         return
     prediction, ceiling = complaints[0]["prediction"], complaints[0]["ceiling"]
     if not prediction:
-        yield Figure(f"{case}: prediction", f"none, at most {ceiling['speedup']:.2f} times" if ceiling else "none")
+        yield Figure(f"{case}: prediction", f"none, up to {ceiling['speedup']:.2f}x" if ceiling else "none")
         return
     yield from compared(case, prediction, result.value, samples)
 
 
 def compared(case, prediction, achieved_ms, samples):
     is_time = prediction["metric"] == "step_ms"
-    expect(is_time or samples, f"{case}: a prediction in samples/s, of a program whose samples are unknown")
+    expect(is_time or samples, f"{case}: the prediction is in samples/s, but the samples of a step are unknown")
     reached = achieved_ms if is_time else samples * 1e3 / achieved_ms
     low, expected, high = (prediction[key] for key in ("low", "expected", "high"))
-    yield Figure(f"{case}: predicted, and its interval", expected, "ms" if is_time else "samples/s", low, high)
-    yield Figure(f"{case}: prediction off by", (expected / reached - 1) * 100, "%")
+    yield Figure(f"{case}: predicted, with its interval", expected, "ms" if is_time else "samples/s", low, high)
+    yield Figure(f"{case}: error of the prediction", (expected / reached - 1) * 100, "%")
     yield Figure(f"{case}: inside the predicted interval", "yes" if low <= reached <= high else "no")
 
 
@@ -241,7 +241,7 @@ def config_of(program):
     return path if path.exists() else "/dev/null"
 
 
-# --- what the vendor's libraries ask for -------------------------------------------------------------------------------
+# --- how NVIDIA's libraries find a tool -------------------------------------------------------------------------------
 
 DRIVER_ONLY = """
 import ctypes, sys
@@ -253,12 +253,12 @@ for _ in range(20):
     status = status or driver.cuMemAlloc_v2(ctypes.byref(memory), ctypes.c_size_t(1 << 20))
     status = status or driver.cuMemsetD8_v2(memory, ctypes.c_ubyte(0), ctypes.c_size_t(1 << 20))
     status = status or driver.cuMemFree_v2(memory)
-sys.exit(f"a call of the driver ended with {status}" if status else 0)
+sys.exit(f"a driver call failed with {status}" if status else 0)
 """
 
 
 def driver_asks(rig):
-    """A program that calls the driver alone: is gpuwatch let in by its answer to getenv, or by the variable only?"""
+    """A program that calls only the driver: does it load gpuwatch because of the answer to getenv, or only with the variable?"""
     if b"CUDA_INJECTION64_PATH" not in LIBRARY.read_bytes():
         raise NotRun("this build of libgpuwatch.so does not answer getenv")
     program = rig.scratch / "driver_only.py"
@@ -271,9 +271,9 @@ def driver_asks(rig):
         out = rig.new_folder("driver")
         rig.run([sys.executable, program], rig.environment(out, runtime=False, **settings))
         if not out.is_dir():
-            yield Figure(f"driver's calls alone, {way}", "the library was not let in")
+            yield Figure(f"driver calls only, {way}", "the driver did not load the library")
             continue
         trace = Recording(out, {}, [], "").device_trace()  # no training: the report has no sources
         states = [row["state"] for row in trace.tables["Source"] if row["name"] == "cupti"]
-        yield Figure(f"driver's calls alone, {way}: source cupti", states[-1] if states else "none")
-        yield Figure(f"driver's calls alone, {way}: fills recorded of 20", len(trace.of_kind("memset")))
+        yield Figure(f"driver calls only, {way}: source cupti", states[-1] if states else "none")
+        yield Figure(f"driver calls only, {way}: recorded fills of 20", len(trace.of_kind("memset")))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Training jobs in plain PyTorch with synthetic tensors, for the acceptance run. They know nothing of gpuwatch.
+"""Training jobs in plain PyTorch with synthetic tensors, for the acceptance run. They do not use gpuwatch.
 
-    torch_jobs.py probe                       what PyTorch has, as JSON
+    torch_jobs.py probe                       PyTorch's version and device, as JSON
     torch_jobs.py resnet50 --steps 20         a job; prints its own step times as JSON
     torch_jobs.py pageable-copy --fixed       a job with a known stall, or with its remedy
     torch_jobs.py serve                       reads "JOB STEPS" lines and answers each with a JSON line
@@ -63,7 +63,7 @@ class Clock:
         synchronize(self.device)
         mean_ms = (time.perf_counter() - self.host[0]) * 1e3 / (len(self.host) - 1)
         return {
-            "mean_ms": mean_ms,  # until the device was done
+            "mean_ms": mean_ms,  # until the device has finished
             "host_ms": [(b - a) * 1e3 for a, b in zip(self.host, self.host[1:])],
             "event_ms": [a.elapsed_time(b) for a, b in zip(self.events, self.events[1:])],
         }
@@ -82,7 +82,7 @@ def timed_steps(step, count, warm_up, device):
 
 
 def serve(device, small):
-    """A job is built when it is first asked for; each block begins with steps that are not timed."""
+    """Builds a job at its first request. Each block begins with steps that are not timed."""
     steps = {}
     for line in sys.stdin:
         name, count = line.split()
@@ -91,7 +91,7 @@ def serve(device, small):
             if name not in steps:
                 steps[name] = JOBS[name](device, small)
             print(json.dumps(timed_steps(steps[name], int(count), warm_up, device)), flush=True)
-        except Exception as error:  # the other jobs go on
+        except Exception as error:  # other jobs continue
             print(json.dumps({"not_run": f"{name}: {type(error).__name__}: {str(error).splitlines()[0]}"}), flush=True)
 
 
@@ -101,8 +101,8 @@ def main():
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
     parser.add_argument("--small", action="store_true")
-    parser.add_argument("--fixed", action="store_true", help="of a job with a stall: its remedy")
-    parser.add_argument("--export", help="of `profiled`: where torch.profiler writes")
+    parser.add_argument("--fixed", action="store_true", help="apply the remedy of the stall")
+    parser.add_argument("--export", help="output file of torch.profiler, for the job `profiled`")
     options = parser.parse_args()
     device = need_device(options.device)
     said = {"torch": torch.__version__, "cuda": torch.version.cuda, "device": str(device)}

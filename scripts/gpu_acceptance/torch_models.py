@@ -194,7 +194,7 @@ def pageable_copy(device, small, fixed):
 
 
 def exposed_copy(device, small, fixed):
-    """Pinned batches on the stream that computes; remedy: the next batch on a stream of its own."""
+    """Pinned batches on the compute stream; remedy: the next batch on a separate stream."""
     train = trainer(image_model(True), device, torch.bfloat16)
     batches = [images(small, 4 if small else 256) for _ in range(3)]
     if device.type == "cuda":
@@ -257,7 +257,7 @@ def many_launches(device, small, fixed):
 
 
 def single_precision(device, small, fixed):
-    """Matrix products in fp32 without tensor cores; remedy: bfloat16."""
+    """Matmuls in fp32 without tensor cores; remedy: bfloat16."""
     torch.backends.cuda.matmul.allow_tf32 = False
     model = LanguageModel(2, 64, 2, 512, 64) if small else LanguageModel(layers=6)
     train = trainer(model, device, torch.bfloat16 if fixed else None)
@@ -316,7 +316,7 @@ CASES = {
     "small-batch": small_batch,
 }
 
-# --- beside other users of the device ----------------------------------------------------------------------------------
+# --- with other users of the device ------------------------------------------------------------------------------------
 
 
 def profiled(device, small, export, around=20, inside=10):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The questions of the acceptance run that need PyTorch on a GPU. Each part tries, and says why it could not."""
+"""The questions of the acceptance run that need PyTorch on a GPU. A part that cannot run says why."""
 
 from rig import Figure, alternate, cost_figures, expect
 from sections import complete, judged
@@ -19,12 +19,12 @@ def framework(rig):
 
 
 def cost_part(job, block, pairs=7):
-    """Two processes, one with the library, take turns: a block of steps each."""
+    """Two processes, one with the library, run blocks of steps in turn."""
 
     def part(rig):
         off, on = rig.served_pair()
         for served in (off, on):
-            served.steps(job, 3)  # built and warm before anything is timed
+            served.steps(job, 3)  # build and warm up before timing
         times = alternate(rig.pick(pairs, 2), lambda: off.steps(job, block), lambda: on.steps(job, block))
         yield from cost_figures(job, times, 10_000 if job == "tiny-kernels" else None)
 
@@ -34,23 +34,23 @@ def cost_part(job, block, pairs=7):
 # --- torch.profiler ----------------------------------------------------------------------------------------------------
 
 
-def beside_profiler(rig):
-    exports = {False: rig.scratch / "alone.json", True: rig.scratch / "beside.json"}
+def with_profiler(rig):
+    exports = {False: rig.scratch / "alone.json", True: rig.scratch / "with.json"}
     said, run = {}, None
     for recorded, export in exports.items():
         said[recorded], run = rig.torch_job("profiled", "--export", export, recorded=recorded)
-    alone, beside = said[False]["kernels"], said[True]["kernels"]
+    alone, joint = said[False]["kernels"], said[True]["kernels"]
     yield Figure("torch.profiler alone: kernels", sum(alone.values()))
-    yield Figure("torch.profiler beside gpuwatch: kernels", sum(beside.values()))
-    differing = sorted(name for name in {*alone, *beside} if alone.get(name) != beside.get(name))
-    yield Figure("kernel names with another count", len(differing), raw=differing)
-    yield Figure("source cupti beside torch.profiler", run.sources.get("cupti"))
+    yield Figure("torch.profiler with gpuwatch: kernels", sum(joint.values()))
+    differing = sorted(name for name in {*alone, *joint} if alone.get(name) != joint.get(name))
+    yield Figure("kernel names whose counts differ", len(differing), raw=differing)
+    yield Figure("source cupti with torch.profiler", run.sources.get("cupti"))
     per_step = sum(alone.values()) / said[False]["profiled_steps"]
     outside = per_step * (said[True]["steps"] - said[True]["profiled_steps"])
-    yield Figure("kernels of the steps outside the profiler, as far as they are like those inside", outside)
+    yield Figure("expected kernels of the steps outside the profile", outside)
     yield Figure("kernels that gpuwatch recorded", len(run.device_trace().of_kind("kernel")))
-    expect(alone, "torch.profiler saw no kernel even alone")
-    expect(not differing, f"torch.profiler's kernels are others beside gpuwatch: {', '.join(differing[:3])}")
+    expect(alone, "torch.profiler recorded no kernel even without gpuwatch")
+    expect(not differing, f"torch.profiler's kernels differ with gpuwatch: {', '.join(differing[:3])}")
 
 
 # --- NCCL --------------------------------------------------------------------------------------------------------------
@@ -64,13 +64,13 @@ def collectives(rig):
     for call in run.device_trace().calls:
         if call.name.startswith("nccl"):
             calls[call.name] = calls.get(call.name, 0) + 1
-    yield Figure("calls of NCCL recorded", sum(calls.values()), raw=sorted(calls.items()))
+    yield Figure("recorded NCCL calls", sum(calls.values()), raw=sorted(calls.items()))
 
 
 # --- findings ----------------------------------------------------------------------------------------------------------
 
 
-# Stall -> the finding whose remedy its --fixed is; no rule knows of precision.
+# Stall -> the finding whose remedy is --fixed. None: no rule knows precision on a GPU.
 CASES = {
     "pageable-copy": "pin-memory",
     "exposed-copy": "blocking-copy",

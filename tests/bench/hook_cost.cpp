@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a hooked call costs its caller. Each function is called twice over: through the dynamic linker, where
-// the preloaded library stands in front of it, and directly in the library that defines it, where nothing
-// does. The difference within one run is the hook. scripts/bench.py runs this with the library off, dormant
-// and recording.
+// What a hooked call costs its caller. Each function is called twice over: through the dynamic linker,
+// where the preloaded library stands in front of it, and directly in the library that defines it, where
+// nothing does. The difference within one run is the hook. scripts/bench.py runs this with the library off,
+// dormant and recording.
 //   launch     cudaLaunchKernel: recorded, one slot
 //   copy       cudaMemcpyAsync: recorded with its detail, two slots
 //   semaphore  sem_post and sem_wait that do not block: timed, below the threshold, not recorded

@@ -85,8 +85,8 @@ void use_device() {
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
-// The first operation keeps the device for seconds, so that no record behind it is complete and no buffer
-// comes back.
+// The first operation keeps the device for seconds, so that no record behind it is complete and no
+// buffer comes back.
 void flood() {
   constexpr int kOperations = 230'000;
   constexpr size_t kSlowBytes = 8 << 20;

@@ -96,7 +96,7 @@ def test_calls_around_the_symbols_are_recorded_once(on_device, guest):
     # The synchronisation lasted until the device was done.
     sync = by_name["cudaDeviceSynchronize"][0]
     assert sync.end_ns >= max(op["end"] for op in truth.ops)
-    (shape,) = [row for row in trace.kernels.values()]
+    (shape,) = trace.kernels.values()
     assert (shape["grid_x"], shape["grid_y"], shape["block_x"], shape["shared_bytes"]) == (4, 2, 128, 64)
 
 

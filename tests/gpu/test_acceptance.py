@@ -74,8 +74,8 @@ def test_sources_are_open(rehearsal):
 def test_launches_are_counted_and_time_sums_up(rehearsal):
     said = figures(rehearsal[1]["launches"])
     assert said["launch_bound: kernels in the trace"] == said["launch_bound: kernels launched"] == 20 * 401
-    assert said["healthy: wall time less the sum of its causes"] == said["healthy: events lost"] == 0
-    assert said["healthy: launches with their kernel"] == 100
+    assert said["healthy: wall time minus the sum of its causes"] == said["healthy: dropped records"] == 0
+    assert said["healthy: launches with a kernel"] == 100
 
 
 def test_cost_is_stated_in_pairs(rehearsal):
@@ -93,21 +93,21 @@ def test_recording_did_stop_and_events_are_small(rehearsal):
     section = rehearsal[1]["residual"]
     assert figures(section, "after the budget")["recording stopped after"] > 0
     # A launch and its kernel are slots of 24 bytes each, beside tables and page ends.
-    assert 48 <= figures(section, "bytes")["bytes a launch with its kernel, all that was written"] < 60
+    assert 48 <= figures(section, "bytes")["bytes for a launch with its kernel, everything included"] < 60
 
 
 def test_time_stamps_against_events(rehearsal):
     said = figures(rehearsal[1]["timestamps"])
     # The simulated kernel takes exactly 2 ms; events pass their stream before it starts and after it ended.
-    assert said["events around a kernel less its recorded duration"] > 0
-    assert said["furthest that a kernel lies outside of the calls around it, on the host's clock"] <= 1
+    assert said["events around a kernel minus its recorded duration"] > 0
+    assert said["largest distance of a kernel outside the calls around it, on the host's clock"] <= 1
     assert said["from the launch to the kernel's start"] > 0
 
 
 WANTED = {
     "pageable copies": "pin-memory",
     "exposed copies": "blocking-copy",
-    "a synchronisation each step": "sync-per-step",
+    "a synchronization each step": "sync-per-step",
     "launch-bound": "launch-bound",
     "allocation each step": "allocator-churn",
     "small batch": "small-batch",
@@ -237,11 +237,11 @@ def test_the_page_says_what_the_results_say(rehearsal, tmp_path):
     sys.path.insert(0, str(FOLDER))
     import render
 
-    assert "No results of a real device yet." in render.page(tmp_path)
+    assert "No results on a real GPU yet." in render.page(tmp_path)
     results = {"device": "A <b>GPU|", "quick": False, "begun": "then", "ended": None, "sections": list(rehearsal[1].values())}
     (tmp_path / "gpu.json").write_text(json.dumps(results))
     text = render.page(tmp_path)
-    assert "## A &lt;b>GPU\\|" in text and "The run was cut" in text
+    assert "## A &lt;b>GPU\\|" in text and "The run was interrupted" in text
     assert "| launch_bound: kernels in the trace | 8020 |" in text
     assert (ROOT / "docs/gpu-results/README.md").read_text() == render.page(), "run scripts/gpu_acceptance.sh --render"
 

@@ -73,7 +73,10 @@ def main():
     assert truth[0]["type"] == "header" and truth[0]["device"] == "Simulated GPU", truth[0]
     operations = [line for line in truth if line["type"] == "op"]
     calls = [line for line in truth if line["type"] == "host"]
-    count = lambda kind: sum(operation["kind"] == kind for operation in operations)
+
+    def count(kind):
+        return sum(operation["kind"] == kind for operation in operations)
+
     assert count("kernel") == STEPS * int(kernels), count("kernel")
     assert count("copy.h2d") + count("copy.d2h") == STEPS * int(copies), (count("copy.h2d"), count("copy.d2h"))
     check_durations(operations)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies: their data, their device time, and whom they hold. Allocation.
+// Copies: their data, their device time, and when they block the caller. Allocation.
 #include <chrono>
 #include <cstring>
 #include <numeric>

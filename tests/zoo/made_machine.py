@@ -31,7 +31,7 @@ class MadeMachine:
         self.begin = time.monotonic()
         self.ended = threading.Event()
         self.binds = {"/proc/stat": self.folder / "stat"}
-        self.binds.update({file: self.folder / "pressure" for file in pressure_files()})
+        self.binds.update(dict.fromkeys(pressure_files(), self.folder / "pressure"))
         if nodes:
             self.make_nodes(nodes, device_node)
         self.write()

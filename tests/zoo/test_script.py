@@ -97,12 +97,12 @@ def test_repeated_copy_gains_the_copies(zoo):
 
 @pytest.fixture
 def hanging(injected_environment, run_dir, gpuwatch, build):
-    """A job that is still there after 20 steps, and look(later_s): the report of somebody who looks so much later."""
+    """A job that is still there after 20 steps, and look(ahead_s): the report of somebody who looks so much later."""
     command = [sys.executable, PROGRAMS / SCRIPT, "--hang-after", "20", "--train-ms", "10"]
     job = subprocess.Popen([str(word) for word in command], env=injected_environment, stdout=subprocess.PIPE, text=True)
 
-    def look(later_s):
-        env = {**os.environ, "LD_PRELOAD": str(build / "lib/guests/later.so"), "LATER_S": str(later_s)}
+    def look(ahead_s):
+        env = {**os.environ, "LD_PRELOAD": str(build / "lib/guests/clock_ahead.so"), "CLOCK_AHEAD_S": str(ahead_s)}
         done = subprocess.run([gpuwatch, "analyze", "--json", run_dir], env=env, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)

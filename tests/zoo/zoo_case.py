@@ -12,7 +12,6 @@ the report must say about both. Tables of rows stand in test_input.py, test_mach
 """
 
 import json
-import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor

@@ -28,8 +28,8 @@ struct TrafficRule {
   double base_us;  // negative: default_kernel_us
 };
 
-// "fill_kernel <glob> <argument>": the kernel does nothing but fill the memory that this argument (from 0)
-// points to.
+// "fill_kernel <glob> <argument>": the kernel does nothing but fill the memory that this argument (from
+// 0) points to.
 struct FillRule {
   std::string glob;
   int argument;

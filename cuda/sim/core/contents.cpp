@@ -82,7 +82,7 @@ bool Contents::covered(uintptr_t begin, uintptr_t end, bool messages_only) const
   return false;
 }
 
-// Whole ranges go: what is left of one that was partly overwritten is no message any more.
+// Forgets whole ranges: the rest of a message that was partly overwritten is not a message any more.
 void Contents::forget_locked(uintptr_t begin, uintptr_t end) {
   auto range = ranges_.lower_bound(begin);
   if (range != ranges_.begin() && std::prev(range)->second.end > begin) --range;

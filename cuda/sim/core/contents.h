@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which device memory holds a message, where else the device reads as zero (`device_reads_zero`): a program
-// must get back what its ranks told each other, and nothing that merely lay in memory which it uses again.
+// must get back what its ranks sent to each other, and nothing that an earlier user left in reused memory.
 //
 // Known is what a copy from the host wrote, and what copies on the device and collectives made of known
 // bytes. Since nothing says what a kernel writes, every launch makes all memory unknown, but for kernels

@@ -3,6 +3,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 
 #include "config.h"
@@ -23,6 +24,14 @@ bool set_current_device(int device) {
   if (device < 0 || device >= config().devices) return false;
   t_device = static_cast<uint32_t>(device);
   return true;
+}
+
+Ns wait_for_device() {
+  Ns until = 0;
+  for (const MarkerRef& marker : Timeline::instance().record_all(current_device())) {
+    until = std::max(until, Timeline::instance().wait_host(marker));
+  }
+  return until;
 }
 
 Stream* stream_of(const void* handle) {

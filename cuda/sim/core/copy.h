@@ -2,10 +2,10 @@
 // What a copy or a fill means: which engine, how long, and how long the caller is held. Sizes in bytes.
 //
 // Pinned memory moves in one piece at h2d_gbs or d2h_gbs. Pageable memory goes through a staging buffer in
-// chunks: the host copies a chunk at pageable_gbs while the device moves the one before. So a pageable copy
-// to the device waits for the stream, returns when the last chunk is staged, and its device part begins one
-// chunk late and ends one chunk later than the call; up to small_pageable_kib it is staged at once and does
-// not wait.
+// chunks: the host copies a chunk at pageable_gbs while the device moves the one before. So a pageable
+// copy to the device waits for the stream, returns when the last chunk is staged, and its device part
+// begins one chunk late and ends one chunk later than the call; up to small_pageable_kib it is staged at
+// once and does not wait.
 //
 // Data: kernels compute nothing, so copies that involve the device move the first data_max_kib for programs
 // that look, at once; the rest is only timed. Copies between host buffers are real and complete. Where the

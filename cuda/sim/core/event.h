@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Events, as the runtime and the driver hand them out: a handle of either is a pointer to one of these. An
-// event's time is the simulated time at which its stream passed it: exact, without the host's noise.
-// Thread-safe.
+// Events, as the runtime and the driver hand them out: a handle of either is a pointer to one of
+// these. An event's time is the simulated time at which its stream passed it: exact, without the
+// host's noise. Thread-safe.
 #pragma once
 
 #include <cstdint>

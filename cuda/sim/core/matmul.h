@@ -2,11 +2,11 @@
 // Matrix products as the linear algebra libraries' stand-ins launch them: one kernel, whose duration follows
 // from the shape. Nothing is computed.
 //
-// The kernel works in square tiles, as many at once as the device has multiprocessors, and takes the longer
-// of two times: that of the arithmetic in all its waves, at the configured rate for the precision, and that
-// of moving each operand once at d2d_gbs. So a batch that fills no wave takes as long as one that does.
-// Split-k, stream-k and caches are not modelled. A "kernel" line of the configuration that matches the name
-// overrules. Thread-safe.
+// The kernel works in square tiles, as many at once as the device has multiprocessors, and takes the
+// longer of two times: that of the arithmetic in all its waves, at the configured rate for the precision,
+// and that of moving each operand once at d2d_gbs. So a batch that fills no wave takes as long as one that
+// does. Split-k, stream-k and caches are not modelled. A "kernel" line of the configuration that matches
+// the name overrules. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the simulated machine. All of it is host memory; what is kept is what each range is called.
+// Memory of the simulated machine. All of it is host memory; for each range the kind and the device are kept.
 // Sizes in bytes. Thread-safe. allocate() returns null when the device's configured memory is used up.
 #pragma once
 

@@ -103,8 +103,8 @@ class Log {
     put(buffer, line, 0);
   }
 
-  // Completes the line with "end", the time at which all but these digits is written: a microsecond of
-  // formatting, or a write(2), after it would be the call's to its caller and nobody's in the log.
+  // Completes the line with "end", read when all but these digits is written. Formatting or a write(2) after
+  // that reading would be part of the call for its caller but missing in the log.
   void append_ending_now(std::string_view line) {
     ThreadBuffer& buffer = mine();
     std::lock_guard lock(buffer.mutex);

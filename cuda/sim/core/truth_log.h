@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ground truth: GWSIM_TRUTH=<file> (`%p` becomes the process id) gets one JSON object a line, in no
-// order.
+// The ground truth: GWSIM_TRUTH=<file> (`%p` becomes the process id) gets one JSON object a line,
+// in no order.
 //   {"type":"header", ...}    device, clock, process, the configuration as read
 //   {"type":"op", ...}        one device operation, when its times became known
 //   {"type":"host", ...}      one call of the program into CUDA or NCCL: what the thread did inside
-// Times in ns of CLOCK_MONOTONIC. Each thread fills a buffer of its own; a full one is written with one
-// write(2), the rest at exit. A killed process loses at most the unwritten buffers, a forked child writes
-// nothing.
+// Times in ns of CLOCK_MONOTONIC. Each thread fills a buffer of its own; a full one is written with
+// one write(2), the rest at exit. A killed process loses at most the unwritten buffers, a forked
+// child writes nothing.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared by the stand-ins for libcublas and libcublasLt: the public values they need (the libraries' headers
-// come only with packages of several hundred MB, so the few are restated here), and what a product's kernel
-// is. Source of the values: NVIDIA's documentation of cuBLAS (cublasStatus_t, cublasMath_t,
-// cublasComputeType_t, attributes).
+// Shared by the stand-ins for libcublas and libcublasLt: the public values they need (the libraries'
+// headers come only with packages of several hundred MB, so the few are restated here), and what a
+// product's kernel is. Source of the values: NVIDIA's documentation of cuBLAS (cublasStatus_t,
+// cublasMath_t, cublasComputeType_t, attributes).
 #pragma once
 
 #include <library_types.h>

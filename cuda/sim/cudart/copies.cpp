@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Copies and fills, in all their shapes. core/copy.h says how long each takes and whom it holds.
+// Copies and fills, in all their shapes. core/copy.h says how long each takes and when the caller is blocked.
 #include "core/copy.h"
 
-#include "core/memory.h"
 #include "runtime.h"
 
 using namespace gpuwatch::sim;
@@ -22,23 +21,13 @@ bool plausible(const void* dst, const void* src, cudaMemcpyKind kind) {
 }
 
 cudaError_t run(RuntimeCall& call, void* dst, const void* src, const CopyShape& shape, cudaMemcpyKind kind,
-                cudaStream_t handle, bool async) {
-  Stream* stream = resolve(handle);
-  if (!stream) return call.done(cudaErrorInvalidResourceHandle);
-  if (shape.bytes() == 0) return call.done();
-  if (!dst || !src || !plausible(dst, src, kind)) return call.done(cudaErrorInvalidValue);
-  call.waited(copy(dst, src, shape, *stream, async, call.correlation()));
-  return call.done();
+                cudaStream_t stream, bool async) {
+  return call.done(run_copy(call, dst, src, shape, resolve(stream), async, plausible(dst, src, kind)));
 }
 
-cudaError_t run_fill(RuntimeCall& call, void* dst, int value, const CopyShape& shape, cudaStream_t handle,
-                     bool async) {
-  Stream* stream = resolve(handle);
-  if (!stream) return call.done(cudaErrorInvalidResourceHandle);
-  if (shape.bytes() == 0) return call.done();
-  if (!known_to_device(dst)) return call.done(cudaErrorInvalidValue);
-  call.waited(fill(dst, value, shape, *stream, async, call.correlation()));
-  return call.done();
+cudaError_t fill(RuntimeCall& call, void* dst, int value, const CopyShape& shape, cudaStream_t stream,
+                 bool async) {
+  return call.done(run_fill(call, dst, value, shape, resolve(stream), async));
 }
 
 CopyShape plane(size_t dst_pitch, size_t src_pitch, size_t width, size_t height) {
@@ -143,27 +132,27 @@ GWSIM_EXPORT cudaError_t cudaMemcpyFromSymbolAsync(void* dst, const void* symbol
 
 GWSIM_EXPORT cudaError_t cudaMemset(void* dst, int value, size_t count) {
   GWSIM_CALL(cudaMemset);
-  return run_fill(call, dst, value, {count}, nullptr, false);
+  return fill(call, dst, value, {count}, nullptr, false);
 }
 GWSIM_EXPORT cudaError_t cudaMemsetAsync(void* dst, int value, size_t count, cudaStream_t stream) {
   GWSIM_CALL(cudaMemsetAsync);
-  return run_fill(call, dst, value, {count}, stream, true);
+  return fill(call, dst, value, {count}, stream, true);
 }
 GWSIM_EXPORT cudaError_t cudaMemset2D(void* dst, size_t pitch, int value, size_t width, size_t height) {
   GWSIM_CALL(cudaMemset2D);
-  return run_fill(call, dst, value, plane(pitch, 0, width, height), nullptr, false);
+  return fill(call, dst, value, plane(pitch, 0, width, height), nullptr, false);
 }
 GWSIM_EXPORT cudaError_t cudaMemset2DAsync(void* dst, size_t pitch, int value, size_t width, size_t height,
                                            cudaStream_t stream) {
   GWSIM_CALL(cudaMemset2DAsync);
-  return run_fill(call, dst, value, plane(pitch, 0, width, height), stream, true);
+  return fill(call, dst, value, plane(pitch, 0, width, height), stream, true);
 }
 GWSIM_EXPORT cudaError_t cudaMemset3D(cudaPitchedPtr dst, int value, cudaExtent extent) {
   GWSIM_CALL(cudaMemset3D);
   CopyShape shape = plane(dst.pitch, 0, extent.width, extent.height);
   shape.depth = extent.depth;
   shape.dst_slice_bytes = dst.pitch * dst.ysize;
-  return run_fill(call, dst.ptr, value, shape, nullptr, false);
+  return fill(call, dst.ptr, value, shape, nullptr, false);
 }
 GWSIM_EXPORT cudaError_t cudaMemset3DAsync(cudaPitchedPtr dst, int value, cudaExtent extent,
                                            cudaStream_t stream) {
@@ -171,5 +160,5 @@ GWSIM_EXPORT cudaError_t cudaMemset3DAsync(cudaPitchedPtr dst, int value, cudaEx
   CopyShape shape = plane(dst.pitch, 0, extent.width, extent.height);
   shape.depth = extent.depth;
   shape.dst_slice_bytes = dst.pitch * dst.ysize;
-  return run_fill(call, dst.ptr, value, shape, stream, true);
+  return fill(call, dst.ptr, value, shape, stream, true);
 }

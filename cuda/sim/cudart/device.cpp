@@ -100,9 +100,7 @@ GWSIM_EXPORT cudaError_t cudaGetDeviceFlags(unsigned* flags) {
 }
 GWSIM_EXPORT cudaError_t cudaDeviceReset() {
   GWSIM_CALL(cudaDeviceReset);
-  for (const MarkerRef& marker : Timeline::instance().record_all(current_device())) {
-    call.waited(Timeline::instance().wait_host(marker));
-  }
+  call.waited(wait_for_device());
   return call.done();
 }
 

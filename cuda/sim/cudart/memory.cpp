@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allocation. cudaMalloc and the pinned allocations take their configured time; cudaFree waits for the device
-// first, as the real one does in practice.
-#include "core/memory.h"
+// Allocation, and what is known of a pointer. What the driver does too is in core/memory_calls.h.
+#include "core/memory_calls.h"
 
 #include <cstring>
 
@@ -14,31 +13,11 @@ namespace {
 
 constexpr size_t kPitchBytes = 512;
 
-cudaError_t allocate(RuntimeCall& call, void** pointer, size_t size_bytes, MemoryKind kind, Ns cost_ns) {
+cudaError_t allocate(RuntimeCall& call, void** pointer, size_t size_bytes, MemoryKind kind) {
   if (!pointer) return call.done(cudaErrorInvalidValue);
   *pointer = nullptr;
   if (size_bytes == 0) return call.done();
-  *pointer = Memory::instance().allocate(size_bytes, kind, current_device());
-  if (!*pointer) return call.done(cudaErrorMemoryAllocation);
-  sleep_until(call.begin_ns() + cost_ns, config().spin_ns);
-  return call.done();
-}
-
-void wait_for_device(RuntimeCall& call) {
-  Ns until = 0;
-  for (const MarkerRef& marker : Timeline::instance().record_all(current_device())) {
-    until = std::max(until, Timeline::instance().wait_host(marker));
-  }
-  if (until > call.begin_ns()) call.waited(until);
-}
-
-cudaError_t release(RuntimeCall& call, void* pointer, bool host_kinds) {
-  if (!pointer) return call.done();
-  wait_for_device(call);
-  sleep_until(now_ns() + config().free_cost_ns, config().spin_ns);
-  const bool released =
-      (!host_kinds && free_from_any_pool(pointer)) || Memory::instance().release(pointer, host_kinds);
-  return call.done(released ? cudaSuccess : cudaErrorInvalidValue);
+  return call.done(gpuwatch::sim::allocate(call, pointer, size_bytes, kind));
 }
 
 size_t pitched(size_t width_bytes) {
@@ -49,26 +28,26 @@ size_t pitched(size_t width_bytes) {
 
 GWSIM_EXPORT cudaError_t cudaMalloc(void** pointer, size_t size_bytes) {
   GWSIM_CALL(cudaMalloc);
-  return allocate(call, pointer, size_bytes, MemoryKind::kDevice, config().malloc_cost_ns);
+  return allocate(call, pointer, size_bytes, MemoryKind::kDevice);
 }
 GWSIM_EXPORT cudaError_t cudaMallocManaged(void** pointer, size_t size_bytes, unsigned) {
   GWSIM_CALL(cudaMallocManaged);
-  return allocate(call, pointer, size_bytes, MemoryKind::kManaged, config().malloc_cost_ns);
+  return allocate(call, pointer, size_bytes, MemoryKind::kManaged);
 }
 GWSIM_EXPORT cudaError_t cudaMallocHost(void** pointer, size_t size_bytes) {
   GWSIM_CALL(cudaMallocHost);
-  return allocate(call, pointer, size_bytes, MemoryKind::kPinned, config().host_alloc_cost_ns);
+  return allocate(call, pointer, size_bytes, MemoryKind::kPinned);
 }
 GWSIM_EXPORT cudaError_t cudaHostAlloc(void** pointer, size_t size_bytes, unsigned) {
   GWSIM_CALL(cudaHostAlloc);
-  return allocate(call, pointer, size_bytes, MemoryKind::kPinned, config().host_alloc_cost_ns);
+  return allocate(call, pointer, size_bytes, MemoryKind::kPinned);
 }
 GWSIM_EXPORT cudaError_t cudaMallocPitch(void** pointer, size_t* pitch_bytes, size_t width_bytes,
                                          size_t height) {
   GWSIM_CALL(cudaMallocPitch);
   if (!pitch_bytes) return call.done(cudaErrorInvalidValue);
   *pitch_bytes = pitched(width_bytes);
-  return allocate(call, pointer, *pitch_bytes * height, MemoryKind::kDevice, config().malloc_cost_ns);
+  return allocate(call, pointer, *pitch_bytes * height, MemoryKind::kDevice);
 }
 GWSIM_EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* pitched_pointer, cudaExtent extent) {
   GWSIM_CALL(cudaMalloc3D);
@@ -77,37 +56,33 @@ GWSIM_EXPORT cudaError_t cudaMalloc3D(cudaPitchedPtr* pitched_pointer, cudaExten
   pitched_pointer->xsize = extent.width;
   pitched_pointer->ysize = extent.height;
   const size_t size_bytes = pitched_pointer->pitch * extent.height * extent.depth;
-  return allocate(call, &pitched_pointer->ptr, size_bytes, MemoryKind::kDevice, config().malloc_cost_ns);
+  return allocate(call, &pitched_pointer->ptr, size_bytes, MemoryKind::kDevice);
 }
 
 GWSIM_EXPORT cudaError_t cudaFree(void* pointer) {
   GWSIM_CALL(cudaFree);
-  return release(call, pointer, false);
+  if (!pointer) return call.done();
+  hold_for_free(call);
+  const bool released = free_from_any_pool(pointer) || Memory::instance().release(pointer, false);
+  return call.done(released ? cudaSuccess : cudaErrorInvalidValue);
 }
 GWSIM_EXPORT cudaError_t cudaFreeHost(void* pointer) {
   GWSIM_CALL(cudaFreeHost);
-  return release(call, pointer, true);
+  if (!pointer) return call.done();
+  return call.done(release(call, pointer, true));
 }
 
 GWSIM_EXPORT cudaError_t cudaHostRegister(void* pointer, size_t size_bytes, unsigned) {
   GWSIM_CALL(cudaHostRegister);
-  if (!pointer || !size_bytes) return call.done(cudaErrorInvalidValue);
-  if (!Memory::instance().register_host(pointer, size_bytes)) {
-    return call.done(cudaErrorHostMemoryAlreadyRegistered);
-  }
-  sleep_until(call.begin_ns() + config().host_alloc_cost_ns, config().spin_ns);
-  return call.done();
+  return call.done(register_host(call, pointer, size_bytes));
 }
 GWSIM_EXPORT cudaError_t cudaHostUnregister(void* pointer) {
   GWSIM_CALL(cudaHostUnregister);
-  const bool known = Memory::instance().unregister_host(pointer);
-  return call.done(known ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+  return call.done(unregister_host(pointer));
 }
 GWSIM_EXPORT cudaError_t cudaHostGetDevicePointer(void** device_pointer, void* host_pointer, unsigned) {
   GWSIM_SILENT_CALL(cudaHostGetDevicePointer);
-  if (!device_pointer || !Memory::instance().find(host_pointer)) return call.done(cudaErrorInvalidValue);
-  *device_pointer = host_pointer;
-  return call.done();
+  return call.done(device_pointer_of(device_pointer, host_pointer));
 }
 GWSIM_EXPORT cudaError_t cudaHostGetFlags(unsigned* flags, void* pointer) {
   GWSIM_SILENT_CALL(cudaHostGetFlags);
@@ -118,10 +93,7 @@ GWSIM_EXPORT cudaError_t cudaHostGetFlags(unsigned* flags, void* pointer) {
 
 GWSIM_EXPORT cudaError_t cudaMemGetInfo(size_t* free_bytes, size_t* total_bytes) {
   GWSIM_CALL(cudaMemGetInfo);
-  if (!free_bytes || !total_bytes) return call.done(cudaErrorInvalidValue);
-  *total_bytes = config().memory_bytes;
-  *free_bytes = config().memory_bytes - Memory::instance().used_bytes(current_device());
-  return call.done();
+  return call.done(memory_info(free_bytes, total_bytes));
 }
 
 GWSIM_EXPORT cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const void* pointer) {

@@ -11,6 +11,7 @@
 #include "core/event.h"
 #include "core/graph.h"
 #include "core/kernel.h"
+#include "core/memory_calls.h"
 #include "core/timeline.h"
 
 #define GWSIM_EXPORT extern "C" __attribute__((visibility("default")))
@@ -35,6 +36,12 @@ namespace gpuwatch::sim {
 
 extern thread_local cudaError_t t_last_error;
 
+static_assert(int(MemoryError::kInvalidValue) == cudaErrorInvalidValue);
+static_assert(int(MemoryError::kOutOfMemory) == cudaErrorMemoryAllocation);
+static_assert(int(MemoryError::kInvalidHandle) == cudaErrorInvalidResourceHandle);
+static_assert(int(MemoryError::kAlreadyRegistered) == cudaErrorHostMemoryAlreadyRegistered);
+static_assert(int(MemoryError::kNotRegistered) == cudaErrorHostMemoryNotRegistered);
+
 class RuntimeCall : public ApiCall {
  public:
   explicit RuntimeCall(const ApiInfo& info, Truth truth = Truth::kLogged, const char* symbol = nullptr)
@@ -45,9 +52,10 @@ class RuntimeCall : public ApiCall {
     if (error != cudaSuccess && error != cudaErrorNotReady) t_last_error = error;
     return ApiCall::done(error);
   }
+  cudaError_t done(MemoryError error) { return done(static_cast<cudaError_t>(error)); }
 };
 
-// Null for a handle that is none.
+// Null for an invalid handle.
 inline Stream* resolve(cudaStream_t handle) {
   return stream_of(handle);
 }

@@ -112,11 +112,7 @@ GWSIM_EXPORT cudaError_t cudaStreamAttachMemAsync(cudaStream_t handle, void*, si
 
 GWSIM_EXPORT cudaError_t cudaDeviceSynchronize() {
   GWSIM_CALL(cudaDeviceSynchronize);
-  Ns until = 0;
-  for (const MarkerRef& marker : Timeline::instance().record_all(current_device())) {
-    until = std::max(until, Timeline::instance().wait_host(marker));
-  }
-  call.waited(until);
+  call.waited(wait_for_device());
   report_sync(SyncKind::kContext, nullptr, 0, call, now_ns());
   return call.done();
 }

@@ -147,8 +147,8 @@ bool has_complete(const Lane& lane, Ns now, bool forced) {
                      [&](const Held& h) { return forced || h.complete_at_ns <= now; });
 }
 
-// Names that live as long as the callback only: who keeps the pointer instead of the name reads question
-// marks.
+// Names that live as long as the callback only: who keeps the pointer instead of the name
+// reads question marks.
 class LentNames {
  public:
   explicit LentNames(const Buffer& buffer) {

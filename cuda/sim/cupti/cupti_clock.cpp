@@ -45,8 +45,8 @@ const Origin& origin() {
   return instance;
 }
 
-// A client's clock as a line, so that durations are exact: its rate is taken for a whole number of
-// thousandths.
+// A client's clock as a line, so that durations are exact: its rate is taken for a whole
+// number of thousandths.
 struct ClientClock {
   Origin origin;
   Ns thousandths;

@@ -70,26 +70,26 @@ void put_kernel(const Op& op, uint32_t correlation, CUpti_ActivityKind kind) {
   put_record(r, op.end_ns);
 }
 
-void put_copy(const Op& op, uint32_t correlation) {
-  auto r = device_record<CUpti_ActivityMemcpy6>(CUPTI_ACTIVITY_KIND_MEMCPY, op, correlation);
+template <class Record>
+void describe_copy(Record& r, const Op& op) {
   r.copyKind = copy_kind(op);
   r.srcKind = static_cast<uint8_t>(op.src);
   r.dstKind = static_cast<uint8_t>(op.dst);
   r.flags = op.async ? CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC : 0;
   r.bytes = op.bytes;
   r.graphNodeId = op.graph_node;
+}
+
+void put_copy(const Op& op, uint32_t correlation) {
+  auto r = device_record<CUpti_ActivityMemcpy6>(CUPTI_ACTIVITY_KIND_MEMCPY, op, correlation);
+  describe_copy(r, op);
   r.copyCount = 1;
   put_record(r, op.end_ns);
 }
 
 void put_peer_copy(const Op& op, uint32_t correlation) {
   auto r = device_record<CUpti_ActivityMemcpyPtoP4>(CUPTI_ACTIVITY_KIND_MEMCPY2, op, correlation);
-  r.copyKind = copy_kind(op);
-  r.srcKind = static_cast<uint8_t>(op.src);
-  r.dstKind = static_cast<uint8_t>(op.dst);
-  r.flags = op.async ? CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC : 0;
-  r.bytes = op.bytes;
-  r.graphNodeId = op.graph_node;
+  describe_copy(r, op);
   put_record(r, op.end_ns);
 }
 

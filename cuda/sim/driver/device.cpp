@@ -8,18 +8,6 @@
 #include "core/device_attributes.h"
 #include "driver.h"
 
-namespace gpuwatch::sim {
-
-Ns wait_for_device() {
-  Ns until = 0;
-  for (const MarkerRef& marker : Timeline::instance().record_all(current_device())) {
-    until = std::max(until, Timeline::instance().wait_host(marker));
-  }
-  return until;
-}
-
-}  // namespace gpuwatch::sim
-
 using namespace gpuwatch::sim;
 
 namespace {

@@ -85,11 +85,10 @@ def names_of(library, include):
 def write_stubs(library, include, out):
     code = NOT_SUPPORTED[library]
     lines = [LICENCE, "int gwsim_unimplemented(const char* name, int code);"]
-    for name in sorted(names_of(library, include)):
-        lines.append(
-            f'__attribute__((weak, visibility("default"))) int {name}(void) '
-            f'{{ return gwsim_unimplemented("{name}", {code}); }}'
-        )
+    lines += [
+        f'__attribute__((weak, visibility("default"))) int {name}(void) {{ return gwsim_unimplemented("{name}", {code}); }}'
+        for name in sorted(names_of(library, include))
+    ]
     Path(out).write_text("\n".join(lines) + "\n")
 
 

@@ -5,8 +5,8 @@
 // when its own stream is ready. The bytes move when the last rank has called (message.h), and not at all
 // while a graph is captured. A rank that is alone gets its kernels too. Thread-safe.
 //
-// Ranks meet in a Clique, which they find by the unique id; all that they have to agree on goes through
-// Clique::join().
+// Ranks meet in a Clique, which they find by the unique id; all that they have to agree on
+// goes through Clique::join().
 #include <nccl.h>
 
 #include <unistd.h>

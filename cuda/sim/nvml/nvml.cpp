@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The libnvidia-ml stand-in: answers what the configuration says, as NVML's reference manual documents the
-// functions. NVML numbers devices in the order of the bus and does not know CUDA_VISIBLE_DEVICES; here the
-// order is CUDA's turned around, so that whoever takes the number of one for that of the other is found out.
-// Memory in use is that of the other processes in the configuration; what the program allocated is not
-// counted.
+// The libnvidia-ml stand-in: answers what the configuration says, as NVML's reference manual documents
+// the functions. NVML numbers devices in the order of the bus and does not know CUDA_VISIBLE_DEVICES;
+// here the order is CUDA's turned around, so that whoever takes the number of one for that of the other
+// is found out. Memory in use is that of the other processes in the configuration; what the program
+// allocated is not counted.
 #include <unistd.h>
 
 #include <cstdio>

@@ -8,8 +8,8 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/syscall.h"
-#include "libinject/context/proc_text.h"
 #include "libinject/context/run_delay.h"
+#include "libinject/machine/proc_text.h"
 #include "libinject/runtime/fork_epoch.h"
 
 namespace gpuwatch::hooks::python {
@@ -36,7 +36,7 @@ uint32_t thread_count() noexcept {
   const char* at = std::strstr(status, "\nThreads:");
   if (!at) return 0;
   at += std::strlen("\nThreads:");
-  return static_cast<uint32_t>(context::take_number(at));
+  return static_cast<uint32_t>(machine::take_number(at));
 }
 
 }  // namespace

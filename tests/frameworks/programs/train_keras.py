@@ -3,7 +3,6 @@
 second: steps_per_execution. fit() shows its waits nowhere, on TensorFlow they happen inside a graph: timed is the making
 of each batch, with nothing prefetched, so that training waits for all of it; on torch, the epoch iterator."""
 
-import os
 import sys
 import time
 

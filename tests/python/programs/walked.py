@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls the walker (tests/unit/unwind/walk_probe.cpp) from many kinds of Python code, compares what it says with
+"""Calls the walker (tests/unit/libinject/unwind/walk_probe.cpp) from many kinds of Python code, compares what it says with
 sys._getframe, and prints how many comparisons were made and the first ones that differ."""
 
 import asyncio

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Holds the Python sources to ruff (ruff.toml) and the C++ sources to clang-tidy (.clang-tidy).
+
+    check_lint.py build/release [FILE...]     the files named, else all
+
+clang-tidy takes seconds for a file, so a file that it found clean is looked at again only when the file, something that
+it includes or the list of checks has changed. Both are set up by scripts/setup.sh in one version for everybody, because
+two versions never find the same.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+TOOLS = ROOT / "build/venv/bin"
+RULES = ROOT / ".clang-tidy"
+# What users run. The tests and the simulated device would double the time.
+LINTED = ("analyzer", "libinject", "hooks", "cuda/cupti", "cuda/nvml")
+
+
+def ruff(paths):
+    return subprocess.run([TOOLS / "ruff", "check", "--quiet", "--no-cache", *paths], cwd=ROOT).returncode == 0
+
+
+def without_precompiled(command):
+    """GCC's precompiled headers are of no use to clang; every file includes what it needs."""
+    words = [word for word in command.split() if word != "-Winvalid-pch"]
+    found = next((i for i, word in enumerate(words) if word.endswith("cmake_pch.hxx") and words[i - 1] == "-include"), None)
+    return " ".join(words if found is None else words[: found - 1] + words[found + 1 :])
+
+
+def cpp_entries(build):
+    """One compile command for each source of the folders in LINTED; several programs compile some of them."""
+    entries = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = Path(entry["file"])
+        if path.is_relative_to(ROOT) and str(path.relative_to(ROOT)).startswith(LINTED) and path not in entries:
+            entries[path] = {**entry, "command": without_precompiled(entry["command"])}
+    return entries
+
+
+def dependencies(build):
+    """{object: files that it was compiled from}, as the compiler told ninja."""
+    listed = subprocess.run(["ninja", "-C", build, "-t", "deps"], check=True, capture_output=True, text=True).stdout
+    depends, current = {}, None
+    for line in listed.splitlines():
+        if line.startswith("    "):
+            depends[current].append(build / line.strip())
+        elif line:
+            current = line.partition(":")[0]
+            depends[current] = []
+    return depends
+
+
+def is_clean(stamp, path, depends):
+    if not stamp.exists():
+        return False
+    checked = stamp.stat().st_mtime
+    return all(file.exists() and file.stat().st_mtime < checked for file in (path, RULES, TOOLS / "clang-tidy", *depends))
+
+
+def clang_tidy(build, chosen):
+    place = build / "lint"
+    place.mkdir(exist_ok=True)
+    entries = cpp_entries(build)
+    if not entries:
+        print(f"check_lint: {build} has no C++ sources of {', '.join(LINTED)}", file=sys.stderr)
+        return False, 0
+    (place / "compile_commands.json").write_text(json.dumps(list(entries.values())))
+    depends = dependencies(build)
+    stamps = {path: place / (str(path.relative_to(ROOT)).replace("/", "-") + ".clean") for path in entries}
+
+    def check(path):
+        if not chosen and is_clean(stamps[path], path, depends.get(entries[path].get("output"), [])):
+            return True
+        done = subprocess.run([TOOLS / "clang-tidy", "-p", place, "--quiet", path], cwd=ROOT, capture_output=True, text=True)
+        if done.returncode == 0:
+            stamps[path].touch()
+        else:
+            print(done.stdout or f"check_lint: clang-tidy could not read {path}\n{done.stderr[-2000:]}", file=sys.stderr)
+        return done.returncode == 0
+
+    paths = [path for path in entries if not chosen or path in chosen]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return all(list(pool.map(check, paths))), len(paths)
+
+
+def main():
+    if len(sys.argv) < 2:
+        print("check_lint: usage: check_lint.py BUILD [FILE...]", file=sys.stderr)
+        return 2
+    chosen = [Path(name).resolve() for name in sys.argv[2:]]
+    for tool in ("ruff", "clang-tidy"):
+        if not (TOOLS / tool).exists():
+            print(f"check_lint: {TOOLS / tool} not found; run scripts/setup.sh", file=sys.stderr)
+            return 1
+    python = [path for path in chosen if path.suffix == ".py"] if chosen else ["scripts", "tests", "cuda"]
+    python_clean = not python or ruff(python)
+    cpp_clean, checked = clang_tidy(Path(sys.argv[1]).resolve(), chosen)
+    if not (python_clean and cpp_clean):
+        print("check_lint: see above", file=sys.stderr)
+        return 1
+    print(f"check_lint: ruff, and clang-tidy on {checked} files")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

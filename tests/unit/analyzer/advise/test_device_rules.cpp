@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each device rule: the case that has the cause, and the neighbour that has not.
+#include <gtest/gtest.h>
+
+#include "analyzer/advise/diagnose.h"
+#include "tests/unit/analyzer/synthetic_run.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+using test::Action;
+using trace::OpClass;
+using trace::RecordKind;
+using Shares = std::initializer_list<std::pair<Category, double>>;
+
+constexpr size_t kSteps = 100;
+const Action kSync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true, .caller = 0x1000};
+
+Diagnosis diagnose_device(const std::vector<Action>& step, Shares shares, bool is_torch = true) {
+  test::Job job = test::make_device_job(step, kSteps);
+  if (!is_torch) job.process().facts.clear();
+  test::set_shares(job, shares);
+  job.rank().series.samples_per_step = 32;
+  return diagnose(job.run, job.ranks);
+}
+
+const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
+  for (const Finding& finding : diagnosis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+void expect_prediction(const Finding* finding, const std::vector<Action>& fixed) {
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->prediction);
+  double really = test::device_step_us(fixed, kSteps) / 1e3;
+  EXPECT_LE(finding->prediction->value.low, really * 1.001);
+  EXPECT_GE(finding->prediction->value.high, really * 0.999);
+}
+
+TEST(SyncPerStep, PredictsTheStepWithoutIt) {
+  std::vector<Action> step = {{.gap_us = 300, .device_us = 500}, kSync};
+  Diagnosis diagnosis = diagnose_device(step, {{Category::Sync, 0.37}});
+  step.pop_back();
+  EXPECT_EQ(diagnosis.findings.front().id, "sync-per-step");
+  EXPECT_EQ(diagnosis.verdict.id, "host-bound");
+  expect_prediction(find(diagnosis, "sync-per-step"), step);
+}
+
+TEST(SyncPerStep, TakesACopyOfFewBytesForOne) {
+  Action item{
+      .op_class = OpClass::Copy, .device_us = 2, .waits = true, .kind = RecordKind::CopyD2H, .bytes = 4};
+  EXPECT_NE(find(diagnose_device({{.gap_us = 300, .device_us = 500}, item}, {{Category::Sync, 0.3}}),
+                 "sync-per-step"),
+            nullptr);
+  item.bytes = 1 << 20;
+  EXPECT_EQ(find(diagnose_device({{.gap_us = 300, .device_us = 500}, item}, {{Category::Sync, 0.3}}),
+                 "sync-per-step"),
+            nullptr);
+}
+
+TEST(SyncPerStep, LeavesTheSynchronisationOfACopyToTheCopy) {
+  Action copy{.op_class = OpClass::Copy,
+              .device_us = 300,
+              .kind = RecordKind::CopyH2D,
+              .pageable = true,
+              .bytes = 1 << 20};
+  Diagnosis diagnosis =
+      diagnose_device({{.gap_us = 20, .device_us = 500}, copy, kSync},
+                      {{Category::CopyStaging, 0.1}, {Category::CopyH2D, 0.2}, {Category::Sync, 0.02}});
+  EXPECT_EQ(find(diagnosis, "sync-per-step"), nullptr);
+}
+
+const Action kPageableCopy{.op_class = OpClass::Copy,
+                           .device_us = 300,
+                           .waits = true,
+                           .kind = RecordKind::CopyH2D,
+                           .pageable = true,
+                           .bytes = 3'000'000};
+
+TEST(PinMemory, PredictsWithTheBandwidthOfARecordedPinnedCopy) {
+  Action pinned = kPageableCopy;
+  pinned.pageable = pinned.waits = false;
+  pinned.device_us = 100;
+  std::vector<Action> step = {{.gap_us = 200, .device_us = 500}, pinned, kPageableCopy};
+  Diagnosis diagnosis = diagnose_device(step, {{Category::CopyStaging, 0.2}, {Category::CopyH2D, 0.3}});
+  const Finding* finding = find(diagnosis, "pin-memory");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_name(finding->fix.change), "pin_memory");
+  expect_prediction(finding, {step[0], pinned, pinned});
+}
+
+TEST(PinMemory, GivesACeilingWhereNoPinnedCopyWasMeasured) {
+  Diagnosis diagnosis = diagnose_device({{.gap_us = 200, .device_us = 500}, kPageableCopy},
+                                        {{Category::CopyStaging, 0.2}, {Category::CopyH2D, 0.3}});
+  const Finding* finding = find(diagnosis, "pin-memory");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_FALSE(finding->prediction);
+  EXPECT_TRUE(finding->ceiling_speedup);
+  EXPECT_EQ(find(diagnosis, "blocking-copy"), nullptr);
+}
+
+TEST(BlockingCopy, NamesTheExposedCopyFromPinnedMemory) {
+  Action copy{.op_class = OpClass::Copy, .device_us = 300, .kind = RecordKind::CopyH2D, .bytes = 1 << 20};
+  Diagnosis diagnosis = diagnose_device({{.gap_us = 5, .device_us = 500}, copy}, {{Category::CopyH2D, 0.37}});
+  EXPECT_EQ(find(diagnosis, "pin-memory"), nullptr);
+  copy.stream = 1;
+  expect_prediction(find(diagnosis, "blocking-copy"), {{.gap_us = 5, .device_us = 500}, copy});
+}
+
+const Action kBatch{.op_class = OpClass::Copy,
+                    .device_us = 100,
+                    .kind = RecordKind::CopyH2D,
+                    .bytes = 1 << 20,
+                    .caller = 0x1000,
+                    .sources = {10, 11, 12}};
+const Action kTable{.op_class = OpClass::Copy,
+                    .device_us = 200,
+                    .kind = RecordKind::CopyH2D,
+                    .bytes = 2 << 20,
+                    .caller = 0x2000,
+                    .sources = {20}};
+
+TEST(RepeatedCopy, PredictsTheStepWithoutIt) {
+  Diagnosis diagnosis =
+      diagnose_device({{.gap_us = 5, .device_us = 500}, kBatch, kTable}, {{Category::CopyH2D, 0.37}});
+  const Finding* finding = find(diagnosis, "repeated-copy");
+  expect_prediction(finding, {{.gap_us = 5, .device_us = 500}, kBatch});
+  EXPECT_EQ(finding->severity, Severity::kMinor);
+  // Whether it is a constant is not known: the other fix starts from the recorded step.
+  ASSERT_NE(find(diagnosis, "blocking-copy"), nullptr);
+  EXPECT_DOUBLE_EQ(find(diagnosis, "blocking-copy")->prediction->now, finding->prediction->now);
+}
+
+TEST(RepeatedCopy, IsSilentWhereItCannotTell) {
+  const auto diagnose_copies = [](const Action& a, const Action& b) {
+    return diagnose_device({{.gap_us = 5, .device_us = 500}, a, b}, {{Category::CopyH2D, 0.37}});
+  };
+  Action other = kTable;
+  other.sources = {20, 21};  // two buffers, by turns
+  EXPECT_EQ(find(diagnose_copies(kBatch, other), "repeated-copy"), nullptr);
+  other.sources = {};  // not recorded
+  EXPECT_EQ(find(diagnose_copies(kBatch, other), "repeated-copy"), nullptr);
+  other = kBatch;
+  other.sources = {10};  // every copy comes from one address: one of them is the batch
+  EXPECT_EQ(find(diagnose_copies(other, kTable), "repeated-copy"), nullptr);
+}
+
+TEST(AllocatorChurn, NeedsAllocationsInMostSteps) {
+  Action allocate{.op_class = OpClass::Alloc, .cost_us = 300};
+  Diagnosis diagnosis = diagnose_device({allocate, {.device_us = 200}, kSync}, {{Category::Alloc, 0.5}});
+  EXPECT_NE(find(diagnosis, "allocator-churn"), nullptr);
+  EXPECT_EQ(find(diagnose_device({{.device_us = 200}}, {}), "allocator-churn"), nullptr);
+}
+
+TEST(LaunchBound, PredictsAGraph) {
+  std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
+  Diagnosis diagnosis =
+      diagnose_device(step, {{Category::LaunchDispatch, 0.5}, {Category::LaunchApi, 0.25}}, false);
+  const Finding* finding = find(diagnosis, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_name(finding->fix.change), "CUDA graph");
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_GT(finding->prediction->speedup.low, 2);
+  // The device is the slower one: kernels at once behind one another, or with a microsecond between them.
+  const double at_once_ms = 50 * 0.003, apart_ms = 50 * 0.004;
+  EXPECT_LE(finding->prediction->value.low, at_once_ms);
+  EXPECT_GE(finding->prediction->value.high, apart_ms);
+}
+
+// 12 us a launch: of 199 that follow the first torch.compile keeps 30 and 15 %, at best half of that.
+TEST(LaunchBound, PredictsWhatTheCompilerKeeps) {
+  std::vector<Action> step(200, Action{.gap_us = 8, .cost_us = 4, .device_us = 0.5});
+  const Shares shares = {{Category::LaunchDispatch, 0.5}, {Category::LaunchApi, 0.25}};
+  const Diagnosis diagnosis = diagnose_device(step, shares);
+  const Finding* finding = find(diagnosis, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_name(finding->fix.change), "torch.compile");
+  EXPECT_NE(finding->fix.summary.find("capture the whole step in a CUDA graph for up to "), std::string::npos);
+  ASSERT_TRUE(finding->prediction);
+  const double kept_ms = 0.012 * (30 + 0.15 * 199), first_ms = 0.012, device_ms = 0.3;
+  EXPECT_NEAR(finding->prediction->value.expected, first_ms + kept_ms, 0.02);
+  EXPECT_LE(finding->prediction->value.low, first_ms + 0.5 * kept_ms);
+  EXPECT_GE(finding->prediction->value.high, first_ms + 1.5 * kept_ms);
+  EXPECT_LT(device_ms, first_ms + 0.5 * kept_ms);  // else the device would set the pace
+}
+
+// Compiled, they would take the host as long as they do.
+TEST(LaunchBound, NamesAGraphForAFewLaunches) {
+  std::vector<Action> step(32, Action{.gap_us = 8, .cost_us = 4, .device_us = 1});
+  const Diagnosis diagnosis =
+      diagnose_device(step, {{Category::LaunchDispatch, 0.5}, {Category::LaunchApi, 0.25}});
+  const Finding* finding = find(diagnosis, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_name(finding->fix.change), "CUDA graph");
+}
+
+TEST(LaunchBound, LeavesLongHostWorkAlone) {
+  std::vector<Action> step(10, Action{.gap_us = 500, .cost_us = 4, .device_us = 3});
+  EXPECT_EQ(find(diagnose_device(step, {{Category::HostCompute, 0.9}}), "launch-bound"), nullptr);
+}
+
+TEST(SmallBatch, DoublesWhileTheDeviceIsHalfEmpty) {
+  std::vector<Action> step(4, Action{.device_us = 200, .blocks = 12});
+  Diagnosis diagnosis = diagnose_device(step, {});
+  const Finding* finding = find(diagnosis, "small-batch");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_EQ(finding->prediction->metric, "samples_per_s");
+  EXPECT_EQ(setting_value(finding->fix.change), "512");  // 192 blocks still fit on 200 places
+  EXPECT_GT(finding->prediction->speedup.expected, 10);
+  EXPECT_EQ(diagnosis.verdict.id, "compute-bound");
+}
+
+TEST(SmallBatch, IsSilentOnAFullDevice) {
+  Diagnosis diagnosis = diagnose_device(std::vector<Action>(4, Action{.device_us = 200, .blocks = 5000}), {});
+  EXPECT_EQ(find(diagnosis, "small-batch"), nullptr);
+  EXPECT_NE(find(diagnosis, "compute-bound"), nullptr);
+  EXPECT_EQ(diagnosis.verdict.id, "healthy");
+  for (const Finding& finding : diagnosis.findings)
+    EXPECT_EQ(finding.severity, Severity::kInfo) << finding.id;
+}
+
+TEST(SmallBatch, CountsTheOptimizerAsTheSameForAnyBatch) {
+  const Action kernel{.device_us = 200, .blocks = 5000},
+      optimizer{.op_class = OpClass::OptimizerStep, .cost_us = 0};
+  test::Job job = test::make_device_job({kernel, optimizer, kernel, kernel, kernel}, kSteps);
+  job.rank().series.samples_per_step = 32;
+  auto step = job.rank().steps.begin();
+  for (model::HostCall& call : job.process().threads[0].calls)
+    if (call.op_class == OpClass::OptimizerStep) call.end = (step++)->step.end;
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "small-batch");
+  ASSERT_TRUE(finding && finding->prediction);
+  EXPECT_NEAR(finding->prediction->speedup.expected, 16 * 4.0 / (3 + 16), 0.1);  // one of four kernels grows
+}
+
+TEST(GpuUnused, SaysWhy) {
+  test::Job job = test::make_loader_job({.workers = 4, .batches = 1000});
+  EXPECT_EQ(find(diagnose(job.run, job.ranks), "gpu-unused"), nullptr);  // no GPU: a limit, no complaint
+  job.process().facts["gpus"] = "1";
+  job.process().facts["torch"] = "2.13.0+cpu";
+  Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "gpu-unused");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix.summary.find("CUDA build"), std::string::npos);
+  job.process().facts["torch"] = "2.13.0+cu130";
+  job.process().facts["CUDA_VISIBLE_DEVICES"] = "";
+  diagnosis = diagnose(job.run, job.ranks);
+  EXPECT_EQ(setting_name(find(diagnosis, "gpu-unused")->fix.change), "CUDA_VISIBLE_DEVICES");
+}
+
+// "At most 16 times" may be nothing; "1.4 to 1.6 times" is not.
+TEST(Findings, APredictionGoesBeforeAHigherCeiling) {
+  test::Job job = test::make_device_job({{.gap_us = 300, .device_us = 500, .blocks = 12}, kSync}, kSteps);
+  test::set_shares(job, {{Category::Sync, 0.37}});
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding *sync = find(diagnosis, "sync-per-step"), *batch = find(diagnosis, "small-batch");
+  ASSERT_TRUE(sync && batch);
+  ASSERT_TRUE(sync->prediction && !batch->prediction);
+  EXPECT_GT(*batch->ceiling_speedup, 4 * sync->prediction->speedup.high);
+  EXPECT_LT(sync, batch);  // of one vector
+}
+
+TEST(Findings, OfCeilingsTheHigherGoesFirst) {
+  Action allocate{.op_class = OpClass::Alloc, .cost_us = 300};
+  test::Job job = test::make_device_job({allocate, {.gap_us = 50, .device_us = 500}, kSync}, 10);
+  test::set_shares(job, {{Category::Sync, 0.5}, {Category::Alloc, 0.2}});
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding *sync = find(diagnosis, "sync-per-step"), *churn = find(diagnosis, "allocator-churn");
+  ASSERT_TRUE(sync && churn);
+  ASSERT_TRUE(!sync->prediction && !churn->prediction);
+  EXPECT_LT(sync, churn);
+}
+
+TEST(Findings, OfSeveralRanksAreMerged) {
+  test::Job job = test::make_device_job({{.gap_us = 300, .device_us = 500}, kSync}, kSteps);
+  test::set_shares(job, {{Category::Sync, 0.37}});
+  job.process().rank = 0;
+  job.run.processes.push_back(job.process());
+  job.run.processes[1].rank = 1;
+  job.ranks.push_back(job.ranks[0]);
+  job.ranks[1].process = 1;
+  Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  EXPECT_EQ(find(diagnosis, "sync-per-step")->ranks, (std::vector<uint32_t>{0, 1}));
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+// Each loader rule: the case that has the cause, and the neighbour that has not.
+#include <gtest/gtest.h>
+
+#include "analyzer/advise/diagnose.h"
+#include "tests/unit/analyzer/synthetic_run.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+using test::LoaderJob;
+
+const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
+  for (const Finding& finding : diagnosis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+size_t complaints(const Diagnosis& diagnosis) {
+  size_t count = 0;
+  for (const Finding& finding : diagnosis.findings) count += finding.severity != Severity::kInfo;
+  return count;
+}
+
+Diagnosis diagnose_loader(const LoaderJob& wanted) {
+  test::Job job = test::make_loader_job(wanted);
+  return diagnose(job.run, job.ranks);
+}
+
+TEST(DataloaderWorkers, NamesTheSmallestCountThatIsEnough) {
+  LoaderJob job;  // 10 ms to make, 4 ms to use: three workers
+  Diagnosis diagnosis = diagnose_loader(job);
+  ASSERT_FALSE(diagnosis.findings.empty());
+  const Finding& first = diagnosis.findings.front();
+  EXPECT_EQ(first.id, "dataloader-workers");
+  EXPECT_EQ(setting_name(first.fix.change), "num_workers");
+  EXPECT_EQ(setting_value(first.fix.change), "3");
+  EXPECT_EQ(first.fix.location, "/home/a/train.py:88");
+  ASSERT_TRUE(first.prediction);
+  LoaderJob fixed = job;
+  fixed.workers = 3;
+  double really = test::loader_schedule(fixed).mean_step_ms();
+  EXPECT_LE(first.prediction->value.low, really);
+  EXPECT_GE(first.prediction->value.high, really);
+  EXPECT_NEAR(first.prediction->now, 10, 0.2);
+  EXPECT_EQ(diagnosis.verdict.id, "input-bound");
+}
+
+TEST(DataloaderWorkers, IsSilentWhenEnoughWorkersKeepUp) {
+  LoaderJob job;
+  job.workers = 4;
+  job.batches = 1000;
+  Diagnosis diagnosis = diagnose_loader(job);
+  EXPECT_EQ(complaints(diagnosis), 0u);
+  EXPECT_NE(find(diagnosis, "healthy"), nullptr);
+  EXPECT_EQ(diagnosis.verdict.id, "cpu-job");
+}
+
+TEST(DataloaderWorkers, SuggestsWorkersToARunWithNone) {
+  LoaderJob job;
+  job.workers = 0;
+  Diagnosis diagnosis = diagnose_loader(job);
+  const Finding* finding = find(diagnosis, "dataloader-workers");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_NEAR(finding->prediction->now, 14, 0.2);
+  EXPECT_LT(finding->prediction->value.expected, 6);
+}
+
+TEST(DataloaderWorkers, NamesNoMoreThanTheCores) {
+  LoaderJob job;
+  job.cpu_count = 2;
+  job.service_ms = [](size_t) { return 40.0; };
+  const Diagnosis diagnosis = diagnose_loader(job);
+  const Finding* finding = find(diagnosis, "dataloader-workers");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_value(finding->fix.change), "2");
+}
+
+TEST(DataloaderWorkers, DividesTheCoresAmongTheRanksOfAHost) {
+  LoaderJob wanted;
+  wanted.service_ms = [](size_t) { return 40.0; };
+  test::Job job = test::make_loader_job(wanted);
+  job.process().rank = 0;
+  for (int rank = 1; rank < 4; ++rank) {
+    job.run.processes.push_back(job.run.processes[0]);
+    job.run.processes.back().rank = rank;
+  }
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "dataloader-workers");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_value(finding->fix.change), "2");  // eight cores, four ranks
+}
+
+TEST(DataloaderWorkers, GivesOnlyACeilingToAShortRun) {
+  LoaderJob job;
+  job.batches = 12;
+  const Diagnosis diagnosis = diagnose_loader(job);
+  const Finding* finding = find(diagnosis, "dataloader-workers");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_FALSE(finding->prediction);
+  ASSERT_TRUE(finding->ceiling_speedup);
+  EXPECT_NEAR(*finding->ceiling_speedup, 2.5, 0.4);
+}
+
+TEST(DataloaderOversubscribed, SaysThatMoreWorkersGainNothing) {
+  LoaderJob job;
+  job.workers = 4;
+  job.cpu_count = 4;
+  job.cpu_share = 1;
+  job.run_delay_share = 3;  // four workers on one core
+  job.think_ms = [](size_t) { return 0.5; };
+  Diagnosis diagnosis = diagnose_loader(job);
+  EXPECT_EQ(find(diagnosis, "dataloader-workers"), nullptr);
+  const Finding* finding = find(diagnosis, "dataloader-oversubscribed");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, Severity::kInfo);
+  EXPECT_LT(std::stoi(setting_value(finding->fix.change)), 4);
+  EXPECT_NE(find(diagnosis, "input-decode"), nullptr);
+}
+
+TEST(DataloaderOversubscribed, IsSilentWhileWorkersGetTheirCpu) {
+  LoaderJob job;
+  job.workers = 4;
+  job.cpu_share = 1;
+  EXPECT_EQ(find(diagnose_loader(job), "dataloader-oversubscribed"), nullptr);
+}
+
+TEST(InputDecode, IsSilentWhereWorkersWait) {
+  LoaderJob job;
+  job.cpu_count = 2;
+  job.service_ms = [](size_t) { return 40.0; };  // asleep, not computing
+  EXPECT_EQ(find(diagnose_loader(job), "input-decode"), nullptr);
+}
+
+LoaderJob uneven() {
+  LoaderJob job;
+  job.workers = 2;
+  job.prefetch_factor = 1;
+  job.cpu_count = 2;
+  job.batches = 600;
+  job.service_ms = [](size_t i) { return i % 12 == 0 ? 60.0 : 6.0; };
+  job.think_ms = [](size_t) { return 8.0; };
+  return job;
+}
+
+TEST(DataloaderPrefetch, EvensOutBatchesOfUnequalTime) {
+  const Diagnosis diagnosis = diagnose_loader(uneven());
+  const Finding* finding = find(diagnosis, "dataloader-prefetch");
+  ASSERT_NE(finding, nullptr);
+  LoaderJob fixed = uneven();
+  fixed.prefetch_factor = std::stoi(setting_value(finding->fix.change));
+  double really = test::loader_schedule(fixed).mean_step_ms();
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_LE(finding->prediction->value.low, really);
+  EXPECT_GE(finding->prediction->value.high, really);
+}
+
+TEST(DataloaderPrefetch, IsSilentWhereBatchesAreEqual) {
+  LoaderJob job = uneven();
+  job.service_ms = [](size_t) { return 20.0; };
+  EXPECT_EQ(find(diagnose_loader(job), "dataloader-prefetch"), nullptr);
+}
+
+TEST(Ranking, PredictsTheSecondOnTopOfTheFirst) {
+  LoaderJob job = uneven();
+  job.workers = 1;
+  job.service_ms = [](size_t i) { return i % 12 == 0 ? 90.0 : 10.0; };
+  const Diagnosis diagnosis = diagnose_loader(job);
+  ASSERT_GE(diagnosis.findings.size(), 2u);
+  ASSERT_TRUE(diagnosis.findings[0].prediction && diagnosis.findings[1].prediction);
+  EXPECT_DOUBLE_EQ(diagnosis.findings[1].prediction->now, diagnosis.findings[0].prediction->value.expected);
+}
+
+TEST(OwnLoaderThreads, CountsTheThreadsWhoseWorkFitsIntoAStep) {
+  // One thread makes a batch in 30 ms without ever waiting; training takes 10 ms and waits 20.
+  constexpr model::Ns kMs = 1'000'000;
+  test::Job job = test::make_device_job({{.device_us = 100}}, 100);
+  job.ranks[0].device_observed = true;
+  model::Process& process = job.process();
+  process.facts.clear();
+  std::vector<model::TimeSpan> steps;
+  model::Thread producer;
+  producer.tid = 7;
+  process.threads[0].calls.clear();
+  process.devices[0].operations.clear();
+  for (model::Ns i = 0; i < 100; ++i) {
+    model::Ns begin = (1000 + 30 * i) * kMs;
+    steps.push_back({begin, begin + 30 * kMs});
+    process.threads[0].calls.push_back(
+        {begin, begin + 20 * kMs, 0, 0, model::kNone, 0, trace::OpClass::Wait, 0});
+    producer.calls.push_back({begin, begin + 25 * kMs, 0, 0, model::kNone, 0, trace::OpClass::Read, 0});
+  }
+  process.threads.push_back(producer);
+  test::set_steps(job, steps);
+  test::set_shares(job, {{Category::InputTransform, 20.0 / 30}});
+  for (uint32_t i = 0; i < 100; ++i)
+    job.rank().slices.push_back({steps[i].begin, steps[i].begin + 20 * kMs, Category::InputTransform, 0, i});
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "dataloader-workers");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_value(finding->fix.change), "3");
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_NEAR(finding->prediction->value.expected, 10, 0.5);
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise

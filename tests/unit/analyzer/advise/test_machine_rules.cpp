@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules about the machine: the samples that have the cause, and the neighbour whose samples look alike.
+#include <gtest/gtest.h>
+
+#include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/machine.h"
+#include "tests/unit/analyzer/synthetic_run.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using model::Ns;
+
+constexpr double kSecond = 1e9;
+
+const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
+  for (const Finding& finding : diagnosis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+// A machine as it was for all of the run. Rates are a second of wall time.
+struct Machine {
+  double cores = 8, job_cores = 1, worker_cores = 0, other_cores = 0, steal_cores = 0;
+  double throttled_s = 0, run_delay_s = 0, memory_stall_s = 0, faults = 0, swap_in_bytes = 0;
+  double available_bytes = 8e9, shm_used_bytes = 0;
+};
+
+void sample(test::Job& job, const Machine& machine) {
+  const Ns begin = job.rank().steps.front().step.begin, end = job.rank().steps.back().step.end;
+  constexpr int kSamples = 8;
+  for (int i = 0; i <= kSamples; ++i) {
+    model::MachineSample sample{};
+    sample.time = begin + (end - begin) * i / kSamples;
+    const double seconds = double(sample.time) / kSecond;
+    const auto counted = [&](double rate) { return Ns(rate * seconds * kSecond); };
+    sample.cpu_ns = counted(machine.job_cores - machine.worker_cores);
+    sample.children_cpu_ns = counted(machine.worker_cores);
+    sample.run_delay_ns = counted(machine.run_delay_s);
+    sample.throttled_ns = counted(machine.throttled_s);
+    sample.cpu_total_ns = counted(machine.cores);
+    sample.cpu_steal_ns = counted(machine.steal_cores);
+    sample.cpu_idle_ns =
+        counted(machine.cores - machine.job_cores - machine.other_cores - machine.steal_cores);
+    sample.psi_memory_ns = counted(machine.memory_stall_s);
+    sample.major_faults = uint64_t(machine.faults * seconds);
+    sample.swap_in_bytes = uint64_t(machine.swap_in_bytes * seconds);
+    sample.memory_available_bytes = uint64_t(machine.available_bytes);
+    sample.shm_used_bytes = uint64_t(machine.shm_used_bytes);
+    job.process().machine_samples.push_back(sample);
+  }
+}
+
+// Training that computes by itself: 400 steps of 10 ms.
+test::Job training(const Machine& machine, uint32_t cpus = 8) {
+  test::Job job = test::make_loader_job({.workers = 0, .batches = 400});
+  job.process().epochs.clear();
+  job.process().cpu_count = cpus;
+  test::set_shares(job, {});
+  sample(job, machine);
+  return job;
+}
+
+Diagnosis diagnose_job(const test::Job& job) {
+  return diagnose(job.run, job.ranks);
+}
+
+TEST(CpuQuota, NamesTheQuotaThatThrottles) {
+  test::Job job = training({.job_cores = 1, .throttled_s = 0.4, .run_delay_s = 0.4});
+  job.process().facts["cpu_quota"] = "1.00";
+  const Diagnosis diagnosis = diagnose_job(job);
+  const Finding* finding = find(diagnosis, "cpu-quota");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_value(finding->fix.change), "2");
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_NEAR(finding->prediction->value.expected, 0.6 * finding->prediction->now, 0.01);
+  EXPECT_EQ(find(diagnosis, "cpu-contention"), nullptr);
+}
+
+TEST(CpuQuota, IsSilentBelowTheQuota) {
+  test::Job job = training({.job_cores = 1});
+  job.process().facts["cpu_quota"] = "4.00";
+  EXPECT_EQ(find(diagnose_job(job), "cpu-quota"), nullptr);
+  test::Job bursts = training({.job_cores = 1, .throttled_s = 0.1});  // throttled, and most of the quota left
+  bursts.process().facts["cpu_quota"] = "4.00";
+  EXPECT_EQ(find(diagnose_job(bursts), "cpu-quota"), nullptr);
+}
+
+TEST(CpuSteal, IsTheHostsNotAnotherProcesss) {
+  const Diagnosis diagnosis = diagnose_job(training({.job_cores = 4, .steal_cores = 1, .run_delay_s = 0.2}));
+  const Finding* finding = find(diagnosis, "cpu-steal");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(*finding->ceiling_speedup, 1.25, 0.01);
+  EXPECT_EQ(find(diagnosis, "cpu-contention"), nullptr);
+  EXPECT_EQ(find(diagnose_job(training({.job_cores = 4, .other_cores = 1, .run_delay_s = 0.2})), "cpu-steal"),
+            nullptr);
+}
+
+TEST(CpuContention, BlamesOtherProcesses) {
+  const Diagnosis diagnosis =
+      diagnose_job(training({.cores = 2, .job_cores = 1, .other_cores = 1, .run_delay_s = 0.3}, 2));
+  const Finding* finding = find(diagnosis, "cpu-contention");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_name(finding->fix.change), "CPU affinity");
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_NEAR(finding->prediction->speedup.expected, 1 / 0.7, 0.01);
+}
+
+TEST(CpuContention, NeedsATrainingThreadThatWaits) {
+  EXPECT_EQ(
+      find(diagnose_job(training({.job_cores = 1, .other_cores = 6, .run_delay_s = 0.02})), "cpu-contention"),
+      nullptr);
+}
+
+TEST(CpuContention, GainsNothingWhileTheDeviceWorksOn) {
+  for (const double idle_share : {0.01, 0.25}) {
+    test::Job job = test::make_device_job({{.gap_us = 2500, .device_us = 7500, .waits = true}}, 100);
+    test::set_shares(job, {{attribute::Category::Sched, idle_share}});
+    sample(job, {.cores = 2, .job_cores = 1, .other_cores = 1, .run_delay_s = 0.3});
+    const Diagnosis diagnosis = diagnose_job(job);
+    const Finding* finding = find(diagnosis, "cpu-contention");
+    EXPECT_EQ(finding != nullptr, idle_share > 0.1);
+    if (finding) {
+      EXPECT_NEAR(finding->ceiling_speedup.value_or(0), 1 / (1 - idle_share), 0.01);
+    }
+  }
+}
+
+TEST(CpuContention, BlamesTheJobsOwnWorkers) {
+  test::Job job = test::make_loader_job({.workers = 4, .batches = 400, .cpu_count = 2, .cpu_share = 1});
+  sample(job, {.cores = 2, .job_cores = 2, .worker_cores = 1.6, .run_delay_s = 0.3});
+  const Diagnosis diagnosis = diagnose_job(job);
+  const Finding* finding = find(diagnosis, "cpu-contention");
+  if (finding) {
+    EXPECT_EQ(setting_name(finding->fix.change), "num_workers");
+  }
+  for (const Finding& it : diagnosis.findings) EXPECT_NE(setting_name(it.fix.change), "CPU affinity") << it.id;
+}
+
+TEST(MemoryPressureHost, ByPressureOrBySwapping) {
+  const Diagnosis pressed = diagnose_job(training({.memory_stall_s = 0.25}));
+  const Finding* finding = find(pressed, "memory-pressure-host");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(*finding->ceiling_speedup, 1 / 0.75, 0.01);
+  EXPECT_NE(find(diagnose_job(training({.swap_in_bytes = 20e6})), "memory-pressure-host"), nullptr);
+}
+
+TEST(MemoryPressureHost, FirstReadsOfMappedFilesAreNone) {
+  test::Job job = training({.faults = 500, .available_bytes = 6e9});
+  job.process().facts["memory_bytes"] = "8000000000";
+  EXPECT_EQ(find(diagnose_job(job), "memory-pressure-host"), nullptr);
+  test::Job full = training({.faults = 500, .available_bytes = 0.2e9});
+  full.process().facts["memory_bytes"] = "8000000000";
+  EXPECT_NE(find(diagnose_job(full), "memory-pressure-host"), nullptr);
+}
+
+TEST(ShmLimit, ComparesUseWithSize) {
+  test::Job job = test::make_loader_job({.workers = 2, .batches = 400});
+  job.process().epochs[0].workers.resize(2);
+  job.process().facts["shm_bytes"] = "67108864";
+  sample(job, {.shm_used_bytes = 60e6});
+  const Diagnosis diagnosis = diagnose_job(job);
+  const Finding* finding = find(diagnosis, "shm-limit");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_value(finding->fix.change), "1g");
+  job.process().facts["shm_bytes"] = "8000000000";
+  EXPECT_EQ(find(diagnose_job(job), "shm-limit"), nullptr);
+}
+
+TEST(CpuUndersized, SaysHowManyCoresItTakes) {
+  // 8 ms of CPU a batch beside 2.2 ms of training: 3.6 cores for workers, one for training, and what the
+  // recording takes off the 2.2 ms because training had to share the cores.
+  test::Job job = test::make_loader_job({.workers = 2,
+                                         .batches = 400,
+                                         .cpu_count = 2,
+                                         .cpu_share = 0.8,
+                                         .service_ms = [](size_t) { return 10.0; },
+                                         .think_ms = [](size_t) { return 2.2; }});
+  test::Job idle = job;
+  sample(job, {.cores = 2, .job_cores = 2, .worker_cores = 1.6});
+  const Diagnosis diagnosis = diagnose_job(job);
+  const Finding* finding = find(diagnosis, "cpu-undersized");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_GE(std::stod(setting_value(finding->fix.change)), 5);
+  EXPECT_LE(std::stod(setting_value(finding->fix.change)), 6);
+  sample(idle, {.cores = 2, .job_cores = 0.5, .worker_cores = 0.4});
+  EXPECT_EQ(find(diagnose_job(idle), "cpu-undersized"), nullptr);
+}
+
+Diagnosis diagnose_on_nodes(uint32_t cpu, int device_node) {
+  test::Job job = test::make_device_job({{.device_us = 500}}, 100);
+  test::set_shares(job, {{attribute::Category::CopyStaging, 0.2}});
+  sample(job, {});
+  for (model::MachineSample& it : job.process().machine_samples) it.cpu = cpu;
+  job.process().facts["numa_cpus"] = "0:0-3,8-11;1:4-7,12-15";
+  job.process().device_samples.push_back({.numa_node = device_node});
+  return diagnose_job(job);
+}
+
+TEST(NumaAffinity, ComparesTheThreadsNodeWithTheGpus) {
+  const Diagnosis diagnosis = diagnose_on_nodes(9, 1);
+  ASSERT_NE(find(diagnosis, "numa-affinity"), nullptr);
+  EXPECT_EQ(setting_value(find(diagnosis, "numa-affinity")->fix.change), "1");
+  EXPECT_EQ(find(diagnose_on_nodes(12, 1), "numa-affinity"), nullptr);
+  EXPECT_EQ(find(diagnose_on_nodes(9, 0), "numa-affinity"), nullptr);
+  EXPECT_EQ(find(diagnose_on_nodes(99, 1), "numa-affinity"), nullptr);  // on no node that is known
+  EXPECT_EQ(find(diagnose_on_nodes(9, -1), "numa-affinity"), nullptr);
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rules about the script: the calls that have the cause, and the neighbour whose calls look alike.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analyzer/advise/diagnose.h"
+#include "tests/unit/analyzer/synthetic_run.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+using model::Ns;
+using test::Action;
+using trace::OpClass;
+
+constexpr Ns kMs = 1'000'000;
+constexpr Ns kSecond = 1'000 * kMs;
+
+const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
+  for (const Finding& finding : diagnosis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+// Training on the CPU, 100 steps of 10 ms, with calls of the training thread put into some of them.
+struct CpuTraining {
+  test::Job job = test::make_loader_job({.workers = 0,
+                                         .batches = 100,
+                                         .service_ms = [](size_t) { return 1.0; },
+                                         .think_ms = [](size_t) { return 9.0; }});
+  CpuTraining() {
+    job.process().epochs.clear();
+    job.run.operations = {{"call", OpClass::Other}};
+    test::set_shares(job, {});
+  }
+  // At `offset` in every `every`-th step.
+  void call(OpClass op_class, Ns length, size_t every, uint64_t bytes = 0) {
+    model::Thread& thread = job.process().threads[0];
+    for (size_t i = 0; i < job.rank().steps.size(); i += every) {
+      const Ns begin = job.rank().steps[i].step.begin + kMs;
+      model::HostCall call{begin, begin + length, 0, 0, model::kNone, 0, op_class, 0};
+      if (bytes > 0) {
+        call.detail = uint32_t(thread.io_details.size());
+        thread.io_details.push_back(trace::IoDetail(bytes, 0, 0, 0));
+      }
+      thread.calls.push_back(call);
+    }
+    std::sort(thread.calls.begin(), thread.calls.end(),
+              [](const model::HostCall& a, const model::HostCall& b) { return a.begin < b.begin; });
+  }
+  Diagnosis diagnose() { return advise::diagnose(job.run, job.ranks); }
+};
+
+void expect_step(const Finding* finding, double now_ms, double after_ms) {
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_NEAR(finding->prediction->now, now_ms, 0.01);
+  EXPECT_NEAR(finding->prediction->value.expected, after_ms, 0.05);
+  EXPECT_LE(finding->prediction->value.low, after_ms);
+  EXPECT_GE(finding->prediction->value.high, after_ms);
+}
+
+TEST(LoggingStall, IsWritesInMostSteps) {
+  CpuTraining training;
+  training.call(OpClass::Write, 4 * kMs, 1, 100);
+  const Diagnosis diagnosis = training.diagnose();
+  expect_step(find(diagnosis, "logging-stall"), 10, 6.04);  // a hundredth stays
+  EXPECT_EQ(setting_value(find(diagnosis, "logging-stall")->fix.change), "100");
+  EXPECT_EQ(find(diagnosis, "checkpoint-stall"), nullptr);
+}
+
+TEST(LoggingStall, RareWritesAreACheckpoint) {
+  CpuTraining training;
+  training.call(OpClass::Write, 8 * kMs, 10, 50'000'000);
+  const Diagnosis diagnosis = training.diagnose();
+  EXPECT_EQ(find(diagnosis, "logging-stall"), nullptr);
+  expect_step(find(diagnosis, "checkpoint-stall"), 10, 9.2);
+}
+
+TEST(LoggingStall, WhatACheckpointWritesIsTheCheckpoints) {
+  CpuTraining training;
+  training.call(OpClass::Checkpoint, 8 * kMs, 2);
+  training.call(OpClass::Write, 5 * kMs, 2, 50'000'000);
+  const Diagnosis diagnosis = training.diagnose();
+  EXPECT_EQ(find(diagnosis, "logging-stall"), nullptr);
+  expect_step(find(diagnosis, "checkpoint-stall"), 10, 6);
+}
+
+TEST(CheckpointStall, ProposesTheIntervalThatLosesLeast) {
+  CpuTraining training;
+  training.call(OpClass::Checkpoint, 8 * kMs, 10);
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_value(finding->fix.change), "every 37 s");  // sqrt(2 x 0.008 s x 86400 s)
+}
+
+TEST(CheckpointStall, IsSilentWhereSavingIsCheap) {
+  CpuTraining training;
+  training.call(OpClass::Checkpoint, 2 * kMs, 10);
+  EXPECT_EQ(find(training.diagnose(), "checkpoint-stall"), nullptr);
+}
+
+TEST(GcPause, CountsTheTrainingThreadsCollections) {
+  CpuTraining training;
+  training.call(OpClass::GarbageCollection, 3 * kMs, 1);
+  expect_step(find(training.diagnose(), "gc-pause"), 10, 7);
+  CpuTraining rare;
+  rare.call(OpClass::GarbageCollection, 3 * kMs, 20);
+  EXPECT_EQ(find(rare.diagnose(), "gc-pause"), nullptr);
+}
+
+TEST(HostWork, OnTheCpuOnlySleepingIsNamed) {
+  CpuTraining training;
+  training.call(OpClass::Sleep, 5 * kMs, 1);
+  expect_step(find(training.diagnose(), "host-work"), 10, 5);
+  CpuTraining computing;
+  computing.call(OpClass::Stat, kMs / 10, 1);
+  EXPECT_EQ(find(computing.diagnose(), "host-work"), nullptr);
+}
+
+constexpr size_t kSteps = 100;
+
+Diagnosis diagnose_device(const std::vector<Action>& step, Category category, double share) {
+  test::Job job = test::make_device_job(step, kSteps);
+  test::set_shares(job, {{category, share}});
+  return diagnose(job.run, job.ranks);
+}
+
+TEST(HostWork, IsPredictedByReplayOnADevice) {
+  const Action sync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true};
+  const std::vector<Action> step = {{.device_us = 2000}, sync, {.gap_us = 3000, .device_us = 100}};
+  const Diagnosis diagnosis = diagnose_device(step, Category::HostCompute, 0.5);
+  const Finding* finding = find(diagnosis, "host-work");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->prediction);
+  const double really = test::device_step_us({{.device_us = 2000}, sync, {.device_us = 100}}, kSteps) / 1e3;
+  EXPECT_LE(finding->prediction->value.low, really * 1.001);
+  EXPECT_GE(finding->prediction->value.high, really * 0.999);
+}
+
+TEST(HostWork, LaunchesCloseTogetherAreNone) {
+  const std::vector<Action> step(50, Action{.gap_us = 60, .cost_us = 4, .device_us = 3});
+  EXPECT_EQ(find(diagnose_device(step, Category::LaunchDispatch, 0.8), "host-work"), nullptr);
+}
+
+TEST(DebugLeftOn, ReadsTheSwitchesThatApply) {
+  CpuTraining training;
+  training.job.process().facts["CUDA_LAUNCH_BLOCKING"] = "1";
+  EXPECT_EQ(find(training.diagnose(), "debug-left-on"), nullptr);  // no CUDA in this job
+  training.job.process().facts["TORCH_DISTRIBUTED_DEBUG"] = "INFO";
+  EXPECT_EQ(find(training.diagnose(), "debug-left-on"), nullptr);
+  training.job.process().facts["anomaly_mode"] = "on";
+  const Diagnosis diagnosis = training.diagnose();
+  ASSERT_NE(find(diagnosis, "debug-left-on"), nullptr);
+  EXPECT_EQ(setting_name(find(diagnosis, "debug-left-on")->fix.change), "anomaly_mode");
+}
+
+TEST(DebugLeftOn, KnowsTheCeilingOfLaunchesThatBlock) {
+  test::Job job = test::make_device_job({{.gap_us = 300, .device_us = 500, .waits = true}}, kSteps);
+  test::set_shares(job, {{Category::Sync, 0.38}});
+  job.rank().device_observed = true;
+  job.process().facts["CUDA_LAUNCH_BLOCKING"] = "1";
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "debug-left-on");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->ceiling_speedup);
+  EXPECT_NEAR(*finding->ceiling_speedup, 805.0 / 500, 0.02);
+}
+
+TEST(StartupShare, NeedsAShareAndSeconds) {
+  CpuTraining training;
+  model::Process& process = training.job.process();
+  std::vector<model::TimeSpan> later;
+  for (const attribute::StepAttribution& it : training.job.rank().steps)
+    later.push_back({it.step.begin + 100 * kSecond, it.step.end + 100 * kSecond});
+  test::set_steps(training.job, later);
+  const Ns first = later.front().begin;
+  process.start = first - 80 * kSecond;
+  process.threads[0].calls.insert(
+      process.threads[0].calls.begin(),
+      model::HostCall{process.start, process.start + 60 * kSecond, 0, 0, model::kNone, 0, OpClass::Stat, 0});
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "startup-share");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_name(finding->fix.change), "dataset scan");
+  process.last_seen = first + 1000 * kSecond;
+  EXPECT_EQ(find(training.diagnose(), "startup-share"), nullptr);
+  process.last_seen = training.job.rank().steps.back().step.end;
+  process.start = first - 50 * kSecond;
+  process.threads[0].calls.front() = {
+      process.start, process.start + 9 * kSecond, 0, 0, model::kNone, 0, OpClass::Stat, 0};
+  EXPECT_EQ(find(training.diagnose(), "startup-share"), nullptr);
+  process.threads[0].calls.front().end = process.start + 30 * kSecond;
+  EXPECT_NE(find(training.diagnose(), "startup-share"), nullptr);
+}
+
+TEST(Hang, SaysWhatTheTrainingThreadWaitsIn) {
+  CpuTraining training;
+  model::Process& process = training.job.process();
+  process.end_state = model::EndState::kKilledOrRunning;
+  process.is_running = true;
+  training.call(OpClass::OptimizerStep, kMs, 1);
+  training.job.run.operations[0].name = "ncclAllReduce";
+  process.threads[0].open_calls = {{process.last_seen, 0, 0}};
+  process.alive_until = process.last_seen + 300 * kSecond;
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "hang");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->severity, Severity::kMajor);
+  EXPECT_NE(finding->title.find("ncclAllReduce for 300 s"), std::string::npos) << finding->title;
+  EXPECT_TRUE(diagnosis.verdict.sentence.starts_with("NO PROGRESS for 300 s: "))
+      << diagnosis.verdict.sentence;
+  process.alive_until = process.last_seen + 30 * kSecond;
+  EXPECT_EQ(find(training.diagnose(), "hang"), nullptr);
+  process.alive_until = process.last_seen + 300 * kSecond;
+  process.end_state = model::EndState::kExited;
+  EXPECT_EQ(find(training.diagnose(), "hang"), nullptr);
+}
+
+TEST(Hang, BeforeTheFifthStepToo) {
+  CpuTraining training;
+  training.job.rank().steps.clear();
+  training.job.rank().series.steps.clear();
+  model::Process& process = training.job.process();
+  process.end_state = model::EndState::kKilledOrRunning;
+  process.is_running = true;
+  process.alive_until = process.start + 500 * kSecond;
+  EXPECT_NE(find(training.diagnose(), "hang"), nullptr);
+}
+
+TEST(EvaluationShare, ComparesEvaluationWithTheRun) {
+  CpuTraining training;
+  training.call(OpClass::OptimizerStep, kMs, 1);
+  model::Process& process = training.job.process();
+  process.start = training.job.rank().steps.front().step.begin - 1;
+  const Ns end = training.job.rank().steps.back().step.end;
+  const auto evaluate_for = [&](Ns length) {
+    process.last_seen = end + length;
+    process.threads[0].calls.push_back({end, end + length, 2, 0, model::kNone, 0, OpClass::LoaderNext, 0});
+    return training.diagnose();
+  };
+  EXPECT_EQ(find(evaluate_for(100 * kMs), "evaluation-share"), nullptr);
+  process.threads[0].calls.pop_back();
+  const Diagnosis diagnosis = evaluate_for(kSecond);
+  const Finding* finding = find(diagnosis, "evaluation-share");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(*finding->ceiling_speedup, 2, 0.01);
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise

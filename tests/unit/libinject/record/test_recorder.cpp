@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: Apache-2.0
+// The recorder in real processes: each case forks a guest that records and ends in its own way; the test
+// reads what it left. Recording starts once per process, hence a process per case.
+#include "libinject/record/recorder.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <functional>
+#include <thread>
+
+#include "libinject/runtime/config.h"
+#include "tests/unit/libinject/record/grid_reader.h"
+
+namespace gpuwatch {
+namespace {
+
+namespace fs = std::filesystem;
+using test::Grid;
+
+constexpr uint16_t kOp = 7;
+
+class Recorder : public testing::Test {
+ protected:
+  void SetUp() override {
+    directory_ = fs::temp_directory_path() / ("gpuwatch-record-test-" + std::to_string(getpid()) + "-" +
+                                              testing::UnitTest::GetInstance()->current_test_info()->name());
+    fs::remove_all(directory_);
+    setenv("GPUWATCH_OUT", directory_.c_str(), 1);
+    shared_ = static_cast<std::atomic<uint64_t>*>(
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  }
+  void TearDown() override {
+    fs::remove_all(directory_);
+    unsetenv("GPUWATCH_MAX_SIZE");
+    munmap(shared_, 4096);
+  }
+
+  // Forks; the child starts recording, runs `guest` and leaves by _exit(0).
+  pid_t start(const std::function<void()>& guest) {
+    const pid_t pid = fork();
+    if (pid) return pid;
+    base::note_process_start();
+    runtime::read_config();
+    if (!record::activate("test")) _exit(99);
+    guest();
+    _exit(0);
+  }
+  int run(const std::function<void()>& guest) {
+    int status = 0;
+    waitpid(start(guest), &status, 0);
+    return status;
+  }
+  void read(Grid* grid) {
+    std::vector<fs::path> files(fs::directory_iterator(directory_), fs::directory_iterator{});
+    ASSERT_EQ(files.size(), 1u);
+    test::read_grid(files[0], grid);
+  }
+
+  fs::path directory_;
+  std::atomic<uint64_t>* shared_;
+};
+
+void record_numbered(uint32_t from, uint32_t to) {
+  for (uint32_t i = from; i < to; ++i) {
+    const record::Scope scope = record::enter(kOp);
+    record::leave(scope, 0, i, ~i);
+  }
+}
+
+TEST_F(Recorder, WritesEverySlotInOrder) {
+  ASSERT_EQ(run([] { record_numbered(0, 100000); }), 0);
+  Grid grid;
+  read(&grid);
+  const auto process = grid.all<trace::Process>("PROC");
+  ASSERT_EQ(process.size(), 1u);
+  const auto slots = grid.slots(process[0]->ordinal(), process[0]->pid());
+  ASSERT_EQ(slots.size(), 100000u);
+  uint64_t last = 0;
+  for (uint32_t i = 0; i < slots.size(); ++i) {
+    ASSERT_EQ(slots[i].a(), i);
+    ASSERT_EQ(slots[i].b(), ~i);
+    ASSERT_EQ(slots[i].op(), kOp);
+    ASSERT_GE(slots[i].start(), last);
+    last = slots[i].start();
+  }
+}
+
+TEST_F(Recorder, DetailSlotFollowsItsRecord) {
+  ASSERT_EQ(run([] {
+              for (uint32_t i = 0; i < 5000; ++i) {
+                const record::Scope scope = record::enter(kOp);
+                record::leave(scope, trace::kFailed, i, 0, trace::CallDetail(i * 3ull, 4, 5, 6, 7, 0));
+              }
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  const auto* process = grid.all<trace::Process>("PROC").at(0);
+  const auto slots = grid.slots(process->ordinal(), process->pid());
+  ASSERT_EQ(slots.size(), 10000u);
+  for (uint32_t i = 0; i < 5000; ++i) {
+    ASSERT_EQ(slots[2 * i].flags(), trace::kFailed | 1);
+    trace::CallDetail detail;
+    std::memcpy(static_cast<void*>(&detail), &slots[2 * i + 1], sizeof detail);
+    ASSERT_EQ(detail.bytes(), i * 3u);
+  }
+}
+
+TEST_F(Recorder, KillLosesAtMostTheRecordBeingWritten) {
+  const pid_t pid = start([this] {
+    for (uint32_t i = 0;; ++i) {
+      record_numbered(i, i + 1);
+      shared_[0].store(i + 1);
+      if (i == 200000) i = 200000 - 1;  // bounded file
+      if (i >= 150000) usleep(10);
+    }
+  });
+  while (shared_[0].load() < 150100) usleep(1000);
+  kill(pid, SIGKILL);
+  int status;
+  waitpid(pid, &status, 0);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  Grid grid;
+  read(&grid);
+  const auto* process = grid.all<trace::Process>("PROC").at(0);
+  const auto slots = grid.slots(process->ordinal(), process->pid());
+  ASSERT_GE(slots.size(), shared_[0].load());  // everything that leave() returned from
+  ASSERT_LE(slots.size(), shared_[0].load() + 1);
+  for (uint32_t i = 0; i < slots.size(); ++i) ASSERT_EQ(slots[i].a(), i);
+}
+
+TEST_F(Recorder, OpenCallSurvivesTheKill) {
+  const pid_t pid = start([this] {
+    const record::Scope outer = record::enter(3, 42);
+    const record::Scope inner = record::enter(4);
+    record::leave(inner, 0, 0, 0);
+    const record::Scope second = record::enter(5);
+    shared_[0] = 1;
+    pause();
+    record::leave(second, 0, 0, 0);
+    record::leave(outer, 0, 0, 0);
+  });
+  while (!shared_[0]) usleep(1000);
+  kill(pid, SIGKILL);
+  waitpid(pid, nullptr, 0);
+  Grid grid;
+  read(&grid);
+  ASSERT_EQ(grid.chunks.size(), 1u);
+  const auto* open = grid.chunks[0]->open();
+  ASSERT_EQ(open->depth(), 2u);
+  EXPECT_EQ(open->calls()->Get(0)->op(), 3);
+  EXPECT_EQ(open->calls()->Get(0)->a(), 42u);
+  EXPECT_EQ(open->calls()->Get(1)->op(), 5);
+}
+
+TEST_F(Recorder, ThreadsHaveTheirOwnChunks) {
+  constexpr int kThreads = 8;
+  ASSERT_EQ(run([] {
+              std::vector<std::thread> threads;
+              for (int t = 0; t < kThreads; ++t) {
+                threads.emplace_back([t] {
+                  record_numbered(0, 20000);
+                  record::put_fact("thread", std::to_string(t).c_str());
+                });
+              }
+              for (auto& thread : threads) thread.join();
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  std::map<uint32_t, size_t> by_thread;
+  for (const auto* chunk : grid.chunks) by_thread[chunk->thread()] += chunk->slots()->size();
+  ASSERT_EQ(by_thread.size(), static_cast<size_t>(kThreads));
+  for (const auto& [thread, count] : by_thread) EXPECT_EQ(count, 20000u);
+  EXPECT_EQ(grid.all<trace::Fact>("FACT").size(), kThreads + 1u);  // and the evidence
+}
+
+TEST_F(Recorder, ForkedChildrenWriteIntoTheirParentsFile) {
+  ASSERT_EQ(run([] {
+              record_numbered(0, 10);
+              for (int child = 0; child < 3; ++child) {
+                const pid_t pid = fork();
+                if (pid == 0) {
+                  record_numbered(0, 5000);
+                  _exit(0);
+                }
+                waitpid(pid, nullptr, 0);
+              }
+              record_numbered(10, 20);
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  const auto processes = grid.all<trace::Process>("PROC");
+  ASSERT_EQ(processes.size(), 4u);
+  EXPECT_EQ(processes[0]->parent_ordinal(), trace::kNoParent);
+  EXPECT_EQ(grid.slots(processes[0]->ordinal(), processes[0]->pid()).size(), 20u);
+  for (size_t i = 1; i < 4; ++i) {
+    EXPECT_EQ(processes[i]->parent_ordinal(), processes[0]->ordinal());
+    EXPECT_EQ(processes[i]->parent_pid(), processes[0]->pid());
+    EXPECT_EQ(grid.slots(processes[i]->ordinal(), processes[i]->pid()).size(), 5000u);
+  }
+}
+
+TEST_F(Recorder, StopsAtTheSizeLimitAndSaysSo) {
+  setenv("GPUWATCH_MAX_SIZE", "8MiB", 1);
+  ASSERT_EQ(run([] {
+              record_numbered(0, 2000000);
+              if (record::is_recording()) _exit(3);
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  EXPECT_EQ(grid.bytes.size(), 8u << 20);
+  EXPECT_EQ(grid.header->stopped(), static_cast<uint32_t>(trace::StopReason::SizeLimit));
+  EXPECT_GT(grid.slot_count(), 300000u);
+}
+
+TEST_F(Recorder, FileSizeLimitOfTheProcessStopsRecordingNotTheJob) {
+  ASSERT_EQ(run([] {
+              const rlimit limit{6u << 20, 6u << 20};
+              setrlimit(RLIMIT_FSIZE, &limit);
+              record_numbered(0, 1000000);
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  EXPECT_EQ(grid.header->stopped(), static_cast<uint32_t>(trace::StopReason::FileSizeLimit));
+}
+
+// A write past the limit raises SIGXFSZ even where the file is that long already.
+TEST_F(Recorder, FileSizeLimitBelowWhatIsReservedDoesNotKillTheJob) {
+  ASSERT_EQ(run([] {
+              const rlimit limit{1u << 20, 1u << 20};
+              setrlimit(RLIMIT_FSIZE, &limit);
+              record_numbered(0, 100000);
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  EXPECT_EQ(grid.slot_count(), 100000u);
+}
+
+// Records from a handler that interrupts a store are dropped and counted; no record may be torn.
+TEST_F(Recorder, SignalHandlersDoNotTearRecords) {
+  ASSERT_EQ(run([] {
+              struct sigaction action = {};
+              action.sa_handler = [](int) {
+                const record::Scope scope = record::enter(9);
+                record::leave(scope, 0, 0xabcd, 0xdcba, trace::CallDetail(1, 2, 3, 4, 5, 6));
+              };
+              sigaction(SIGALRM, &action, nullptr);
+              const itimerval every{{0, 20}, {0, 20}};
+              setitimer(ITIMER_REAL, &every, nullptr);
+              for (uint32_t i = 0; i < 300000; ++i) {
+                const record::Scope scope = record::enter(kOp);
+                record::leave(scope, 0, i, ~i, trace::CallDetail(i, 0, 0, 0, 0, 0));
+              }
+              const itimerval off{};
+              setitimer(ITIMER_REAL, &off, nullptr);
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  const auto* process = grid.all<trace::Process>("PROC").at(0);
+  const auto slots = grid.slots(process->ordinal(), process->pid());
+  uint32_t next = 0;
+  size_t handled = 0;
+  for (size_t at = 0; at < slots.size(); at += 1 + (slots[at].flags() & trace::kDetailSlots)) {
+    trace::CallDetail detail;
+    std::memcpy(static_cast<void*>(&detail), &slots.at(at + 1), sizeof detail);
+    if (slots[at].op() == 9) {
+      ASSERT_EQ(slots[at].a(), 0xabcdu);
+      ASSERT_EQ(detail.bytes(), 1u);
+      ++handled;
+    } else {
+      ASSERT_EQ(slots[at].a(), next);
+      ASSERT_EQ(detail.bytes(), next);
+      ++next;
+    }
+  }
+  EXPECT_EQ(next, 300000u);
+  EXPECT_GT(handled, 0u);
+}
+
+TEST_F(Recorder, EqualTextsAreWrittenOnce) {
+  ASSERT_EQ(run([] {
+              for (int i = 0; i < 1000; ++i) {
+                if (record::intern("the same") != record::intern(std::string("the same").c_str())) _exit(3);
+              }
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  size_t seen = 0;
+  for (const auto* text : grid.all<trace::Text>("TEXT")) seen += text->text()->str() == "the same";
+  EXPECT_EQ(seen, 1u);
+}
+
+TEST_F(Recorder, FilesArePrivateAndNeverFollowLinks) {
+  ASSERT_EQ(run([] { record_numbered(0, 1); }), 0);
+  for (const auto& file : fs::directory_iterator(directory_)) {
+    EXPECT_EQ(file.status().permissions(), fs::perms::owner_read | fs::perms::owner_write);
+  }
+  fs::remove_all(directory_);
+  const fs::path elsewhere = directory_.string() + "-elsewhere";
+  fs::create_directories(elsewhere);
+  fs::create_directory_symlink(elsewhere, directory_);
+  EXPECT_EQ(WEXITSTATUS(run([] {})), 99);
+  EXPECT_TRUE(fs::is_empty(elsewhere));
+  fs::remove_all(elsewhere);
+}
+
+}  // namespace
+}  // namespace gpuwatch
