@@ -11,7 +11,7 @@ import pytest
 
 pytestmark = pytest.mark.beside_others
 
-LIMITED = Path(__file__).with_name("limited_training.py")
+LIMITED_JOB = Path(__file__).with_name("limited_job.py")
 ROOT = Path("/sys/fs/cgroup")
 MIB = 1 << 20
 
@@ -51,11 +51,11 @@ def group():
 
 
 @pytest.fixture
-def train_limited(inject, run_dir):
-    """train_limited(kept MiB, group...) -> (its own words, the trace)"""
+def limited_job(inject, run_dir):
+    """limited_job(kept MiB, group...) -> (its own words, the trace)"""
 
     def run(kept_mib, *groups):
-        done = inject([sys.executable, LIMITED, kept_mib, *(group.path for group in groups)])
+        done = inject([sys.executable, LIMITED_JOB, kept_mib, *(group.path for group in groups)])
         assert done.returncode == 0, done.stderr
         import raw_trace
 
@@ -64,10 +64,10 @@ def train_limited(inject, run_dir):
     return run
 
 
-def test_a_quota_and_its_throttling(train_limited, group):
+def test_a_quota_and_its_throttling(limited_job, group):
     # Little enough that even a busy machine would give more.
     quota = group("cpu", {"cpu.cfs_period_us": 100_000, "cpu.cfs_quota_us": 10_000}, {"cpu.max": "10000 100000"})
-    own, trace = train_limited(0, quota)
+    own, trace = limited_job(0, quota)
     assert trace.facts()["cpu_quota"] == "0.10"
     assert int(trace.facts()["cpu_affinity"]) == own["affinity"]
     (count_before, ns_before), (count_after, ns_after) = own["before"][0], own["after"][0]
@@ -83,18 +83,18 @@ def test_a_quota_and_its_throttling(train_limited, group):
     assert counts[-1] - counts[0] >= 0.5 * (count_after - count_before)
 
 
-def test_memory_left_below_the_limit(train_limited, group):
+def test_memory_left_below_the_limit(limited_job, group):
     limit = 2048 * MIB
     memory = group("memory", {"memory.limit_in_bytes": limit}, {"memory.max": limit})
-    _, trace = train_limited(300, memory)
+    _, trace = limited_job(300, memory)
     assert int(trace.facts()["memory_limit_bytes"]) == limit
     left = [sample["memory_available_bytes"] for sample in trace.tables("Sample")]
     assert 0 < max(left) <= limit
     assert left[0] - left[-1] >= 290 * MIB
 
 
-def test_without_limits_the_machines_own_memory(train_limited):
-    own, trace = train_limited(0)
+def test_without_limits_the_machines_own_memory(limited_job):
+    own, trace = limited_job(0)
     total = int(trace.facts()["memory_bytes"])
     samples = trace.tables("Sample")
     assert all(0 < sample["memory_available_bytes"] <= total for sample in samples)
