@@ -52,7 +52,7 @@ struct Forwarded {
   void* user_data;
 };
 constexpr unsigned kForwarded = 64;
-constinit Forwarded g_forwarded[kForwarded];
+constinit Forwarded g_forwarded[kForwarded]{};
 constinit std::atomic<unsigned> g_forwarded_count{0};
 constinit std::atomic<bool> g_is_shared{false};
 

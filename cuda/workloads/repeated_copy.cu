@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Stall: in each step a table is copied to the device on the compute stream, always from the same address.
-// (The batch comes from the loader's rotating buffers and its copy overlaps the computation.) With two tables
-// the copies alternate between them, as with buffers that the host refills for each step; with none there is
-// no stall.
+// (The batch comes from the loader's rotating buffers and its copy overlaps the computation.) With two
+// tables the copies alternate between them, as with buffers that the host refills for each step; with none
+// there is no stall.
 #include "options.h"
 #include "trainer.cuh"
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program that uses CUDA in the ways that a CUPTI session must cope with; the first argument chooses one.
 //   around   one call through the hooked symbol, then the runtime and the driver by pointers, as a static
-//   runtime or
-//            Triton's launcher does
+//            runtime or Triton's launcher does
 //   holder   subscribes to CUPTI itself before it uses CUDA
 //   fork     forks while the session is up; the child uses its CUDA functions (they may fail) and exits
-//   use      ten memsets and a synchronisation
+//   use      ten memsets and a synchronization
 //   flood    more operations behind one another than there is room for records of
-//   quick    as use; leaves by _exit with finished work that nobody has fetched
+//   quick    as use; leaves by _exit before the records of finished work were fetched
 //   leave    returns from main with work of each kind that the device has not come to
 //   mixed    work of each kind, until it is killed
 #include <cuda.h>

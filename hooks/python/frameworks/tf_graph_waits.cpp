@@ -23,7 +23,7 @@ struct GraphWait {
   std::atomic<uint64_t> number;  // of the wait that it holds, plus 1; 0 while being written
 };
 constexpr uint64_t kGraphWaits = 4096;
-constinit GraphWait g_waits[kGraphWaits];
+constinit GraphWait g_waits[kGraphWaits]{};
 constinit std::atomic<uint64_t> g_noted{0};
 constinit uint64_t g_taken = 0;  // under the GIL
 

@@ -57,9 +57,9 @@ class LoadersTest : public test::RunTest {
     slots.host(fetch_, begin, begin + length, 0, ordinal, trace::CpuDetail(length / 2, 300, 0, 1));
   }
 
-  // One epoch of `batches` over workers with prefetch 2, in order. Worker w takes (w + 1) ms for a batch,
-  // batch 4 takes 20 ms; the consumer computes for 2 ms. Continues at `clock` and appends to the given
-  // records.
+  // One epoch of `batches` over workers with prefetch 2, in order. Worker w takes (w + 1) ms for a
+  // batch, batch 4 takes 20 ms; the consumer computes for 2 ms. Continues at `clock` and appends to
+  // the given records.
   std::vector<Truth> epoch(uint64_t& clock, uint32_t loader, uint32_t batches, std::vector<Slots>& workers,
                            Slots& consumer, std::vector<uint32_t>& ordinals) {
     const uint32_t count = static_cast<uint32_t>(workers.size());

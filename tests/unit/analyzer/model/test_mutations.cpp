@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A trace from anybody must not crash the analyzer, hang it or eat its memory: thousands of damaged variants
-// of a trace that uses every table and record. Meant to run under the sanitizers; without them it still
-// checks that memory stays bounded and that only UserError comes out. tests/fuzz holds the open-ended
-// version.
+// A trace from anybody must not crash the analyzer, hang it or eat its memory: thousands of damaged
+// variants of a trace that uses every table and record. Meant to run under the sanitizers; without
+// them it still checks that memory stays bounded and that only UserError comes out. tests/fuzz holds
+// the open-ended version.
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
