@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Finds enum values that nothing uses: a value that no code produces or asks for is a promise that nobody keeps.
+"""Finds enum values that nothing uses: a value that no code produces or asks for is a promise that is not kept.
 
   Schema (libinject/trace/trace.fbs): the recorder's side must name each value, because only it can produce one. Naming
   a class in op_class.def is its definition, and asking for it in the analyzer does not make it occur.

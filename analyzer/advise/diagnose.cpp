@@ -241,11 +241,13 @@ void state_replay(const RuleInput& input, const std::vector<Finding>& findings, 
     if (check.steps == 0 || check.trust() != predict::Trust::kCeilingOnly) return;
     std::string sentence =
         check.steps < predict::kLeastReplaySteps
-            ? fmt::format("Only {} steps were recorded: gains are upper bounds, not predictions. Record {} or more.",
-                          check.steps, predict::kLeastReplaySteps)
-            : fmt::format("The simulated replay of the {} misses the unchanged run by {:.0f}%: gains that rest on "
-                          "it are upper bounds, not predictions.",
-                          what, 100 * std::abs(check.error()));
+            ? fmt::format(
+                  "Only {} steps were recorded: gains are upper bounds, not predictions. Record {} or more.",
+                  check.steps, predict::kLeastReplaySteps)
+            : fmt::format(
+                  "The simulated replay of the {} misses the unchanged run by {:.0f}%: gains that rest on "
+                  "it are upper bounds, not predictions.",
+                  what, 100 * std::abs(check.error()));
     diagnosis.limits.push_back({std::move(sentence), is_used(by_loader)});
   };
   doubt("data loader", input.loader_check, true);
@@ -254,7 +256,9 @@ void state_replay(const RuleInput& input, const std::vector<Finding>& findings, 
   const auto first = std::ranges::find_if(
       findings, [](const Finding& finding) { return finding.severity != Severity::kInfo; });
   if (diagnosis.replay || first == findings.end()) return;
-  const predict::ReplayCheck& used = rests_on_loader(*first) ? input.loader_check : input.stream_check;
+  const predict::ReplayCheck& used = first->prediction         ? first->prediction->replay
+                                     : rests_on_loader(*first) ? input.loader_check
+                                                               : input.stream_check;
   if (used.steps > 0) diagnosis.replay = used;
 }
 

@@ -148,7 +148,8 @@ std::vector<double> ns_before_events(const RuleInput& input, const std::vector<p
 
 std::string times_a_step(double calls) {
   if (std::abs(calls - 1) < 0.005) return "once a step";
-  return calls < 10 ? fmt::format("{:.2g} times a step", calls) : fmt::format("{:.0f} times a step", calls);
+  const bool is_whole = std::abs(calls - std::round(calls)) < 0.05;
+  return fmt::format("{:.{}f}", calls, is_whole || calls >= 10 ? 0 : 1) + " times a step";
 }
 
 std::optional<predict::Prediction> prediction_without(const RuleInput& input, const HostCalls& calls,

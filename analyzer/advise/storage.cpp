@@ -54,7 +54,7 @@ double ceiling_without_reading(const RuleInput& input) {
 }
 
 std::string data_stall_words(const RuleInput& input) {
-  return fmt::format("training waits for data {:.0f}% of each step", 100 * input.rank.steady_input_share());
+  return stall_words(input, input.rank.steady_input_share());
 }
 
 std::vector<Evidence> reading_evidence(const RuleInput& input) {

@@ -71,8 +71,8 @@ std::string cupti_words() {
   for (const char* path : {"/usr/local/cuda/extras/CUPTI/lib64", "/usr/local/cuda/lib64"})
     if (name.empty() && fs::exists(fs::path(path) / "libcupti.so", error))
       name = std::string(path) + "/libcupti.so";
-  return name.empty() ? "not installed; the copy that PyTorch brings is used where there is one, else no "
-                        "device timeline"
+  return name.empty() ? "not installed; PyTorch's own copy is used where there is one, else GPU activity "
+                        "is not recorded"
                       : name;
 }
 
@@ -84,10 +84,11 @@ std::string device_words() {
     gpus +=
         name.starts_with("nvidia") && name.size() > 6 && std::isdigit(static_cast<unsigned char>(name[6]));
   }
-  if (gpus == 0) return "no NVIDIA device nodes: jobs compute on the CPU and are analysed as such";
+  if (gpus == 0) return "no NVIDIA GPU: jobs run on the CPU and are analyzed as CPU jobs";
   bool usable = access("/dev/nvidiactl", R_OK | W_OK) == 0;
-  return fmt::format("{} device node{}{}", gpus, gpus == 1 ? "" : "s",
-                     usable ? "" : ", but /dev/nvidiactl may not be opened by this user");
+  return fmt::format(
+      "{} GPU{}{}", gpus, gpus == 1 ? "" : "s",
+      usable ? "" : ", but this user may not open /dev/nvidiactl; ask for access to the GPU devices");
 }
 
 std::string clock_words() {
@@ -102,24 +103,24 @@ std::string clock_words() {
     }
   std::string source = read_word("/sys/devices/system/clocksource/clocksource0/current_clocksource");
   return fmt::format("{} (kernel uses {})",
-                     invariant ? "invariant TSC: a time stamp costs some nanoseconds"
-                               : "no invariant TSC: CLOCK_MONOTONIC is used, a little dearer",
+                     invariant ? "invariant TSC: a timestamp costs a few nanoseconds"
+                               : "no invariant TSC: CLOCK_MONOTONIC is used, which costs a little more",
                      source.empty() ? "an unknown one" : io::printable(source));
 }
 
 std::string shared_memory_words() {
   struct statvfs status;
   if (statvfs("/dev/shm", &status) != 0)
-    return "/dev/shm is missing: DataLoader workers cannot hand batches over";
+    return "/dev/shm is missing: DataLoader workers cannot send batches to the trainer";
   double mib = double(status.f_blocks) * double(status.f_frsize) / (1 << 20);
   return fmt::format("/dev/shm {:.0f} MiB{}", mib,
-                     mib < 512 ? ": small for loader workers, see docker --shm-size" : "");
+                     mib < 512 ? ": small for DataLoader workers, see docker --shm-size" : "");
 }
 
 std::string run_delay_words() {
   return access("/proc/self/schedstat", R_OK) == 0
-             ? "run-queue delay readable (/proc/self/schedstat)"
-             : "no /proc/self/schedstat: waiting for a CPU cannot be told from computing";
+             ? "CPU contention can be measured (/proc/self/schedstat)"
+             : "no /proc/self/schedstat: waiting for a CPU core counts as computing";
 }
 
 }  // namespace
@@ -127,17 +128,17 @@ std::string run_delay_words() {
 std::string doctor() {
   std::string path = find_library();
   std::string out;
-  out += line("library", path.empty()
-                             ? "libgpuwatch.so is not beside this program: build or install all of gpuwatch"
-                             : path);
+  out += line("library",
+              path.empty() ? "libgpuwatch.so not found next to this program; build or install all of gpuwatch"
+                           : path);
   out += line("python", python_words());
-  out += line("driver", library_words({"libcuda.so.1"}, "no CUDA driver, so no device timeline"));
+  out += line("driver", library_words({"libcuda.so.1"}, "no CUDA driver, so GPU activity is not recorded"));
   out += line("cudart",
               library_words({"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", "libcudart.so"},
-                            "programs bring their own, PyTorch does"));
+                            "programs bring their own copy, as PyTorch does"));
   out += line("cupti", cupti_words());
-  out += line("nccl",
-              library_words({"libnccl.so.2"}, "only jobs with several GPUs need it, PyTorch brings its own"));
+  out += line("nccl", library_words({"libnccl.so.2"},
+                                    "only jobs with several GPUs need it, and PyTorch brings its own copy"));
   out += line("gpu", device_words());
   out += line("nvml", nvml_words());
   out += line("clock", clock_words());

@@ -43,16 +43,16 @@ std::string storage_words(const std::string& root) {
                          io::printable(mount.type));
     ++count;
   }
-  return found.empty() ? "no network file systems are mounted"
-                       : "over a network: " + found + "; reading data there may be slow";
+  return found.empty() ? "no network file system is mounted"
+                       : "network file systems: " + found + "; reading data from them may be slow";
 }
 
 std::string cpu_quota_words(const std::string& root) {
   const Below below(root);
   machine::CpuLimit limit;
   machine::find_cpu_limit(below.roots(), &limit);
-  return limit.quota_us == 0 ? fmt::format("{} cores, no quota", sysconf(_SC_NPROCESSORS_ONLN))
-                             : fmt::format("{:.2f} cores by the container's quota",
+  return limit.quota_us == 0 ? fmt::format("{} CPU cores, no quota", sysconf(_SC_NPROCESSORS_ONLN))
+                             : fmt::format("{:.2f} CPU cores (container quota)",
                                            double(limit.quota_us) / double(limit.period_us));
 }
 
@@ -61,8 +61,8 @@ std::string memory_limit_words(const std::string& root) {
   machine::MemoryLimit limit;
   machine::find_memory_limit(below.roots(), &limit);
   return limit.tightest_bytes == 0
-             ? "no limit by a control group"
-             : fmt::format("{:.1f} GiB by the control group, page cache and /dev/shm included",
+             ? "no cgroup limit"
+             : fmt::format("{:.1f} GiB (cgroup limit, includes page cache and /dev/shm)",
                            double(limit.tightest_bytes) / double(1 << 30));
 }
 
@@ -71,16 +71,16 @@ std::string pressure_words(const std::string& root) {
   machine::PressureFiles files;
   machine::find_pressure(below.roots(), &files);
   if (files.cpu.is_empty())
-    return "the kernel tells no pressure (PSI is off or not built in; psi=1 at boot switches it on)";
+    return "not available: PSI is off or not built into the kernel; psi=1 at boot switches it on";
   return std::string(files.scope) == "cgroup"
-             ? "stalls for CPU, memory and I/O are told for the job's control group"
-             : "stalls for CPU, memory and I/O are told for the whole machine only";
+             ? "CPU, memory and I/O stalls are measured for the job's cgroup"
+             : "CPU, memory and I/O stalls are measured for the whole machine only";
 }
 
 std::string nvml_words() {
   void* library = dlopen("libnvidia-ml.so.1", RTLD_LAZY | RTLD_LOCAL);
   if (!library)
-    return "no libnvidia-ml.so.1: nothing about clocks, power, PCIe link or other jobs on the GPU";
+    return "no libnvidia-ml.so.1: GPU clocks, power, PCIe link and other jobs on the GPU are not seen";
   dlclose(library);
   return "libnvidia-ml.so.1";
 }
@@ -88,9 +88,9 @@ std::string nvml_words() {
 std::string peek_words(const std::string& root) {
   const std::string scope = first_line(root + "/proc/sys/kernel/yama/ptrace_scope");
   if (scope == "2" || scope == "3")
-    return fmt::format("kernel.yama.ptrace_scope={}: what workers are doing cannot be read from outside{}",
-                       scope, scope == "2" ? " without CAP_SYS_PTRACE" : "");
-  return "a rank may read its workers' Python stacks";
+    return fmt::format("kernel.yama.ptrace_scope={}: stacks of loader workers cannot be read{}", scope,
+                       scope == "2" ? " without CAP_SYS_PTRACE" : "");
+  return "stacks of loader workers can be read";
 }
 
 }  // namespace gpuwatch::cli

@@ -12,6 +12,18 @@
 namespace gpuwatch::model {
 namespace {
 
+// Format 1.2 and older told a source's state in words alone: these are the ones that conclusions rest on.
+void read_text_of_1_2(SourceStatus& status) {
+  constexpr std::pair<std::string_view, trace::SourceState> kHolders[] = {
+      {"held by ", trace::SourceState::Held}, {"yielded to ", trace::SourceState::Yielded}};
+  if (status.text == "on") status.state = trace::SourceState::On;
+  for (const auto& [words, state] : kHolders) {
+    if (!status.text.starts_with(words)) continue;
+    status.state = state;
+    status.holder = status.text.substr(words.size());
+  }
+}
+
 constexpr uint16_t kUnknownOperation = 0;  // index into Run::operations
 constexpr size_t kMaxOperations = 0xffff;
 constexpr size_t kMaxProcesses = 16384;
@@ -127,8 +139,7 @@ class TableVisitor {
     SourceStatus status{t.state(), text(t.text()), text(t.holder())};
     const bool is_known = *trace::EnumNameSourceState(status.state) != 0;
     if (!is_known) status.state = trace::SourceState::Unknown;
-    if (status.state == trace::SourceState::Unknown && status.text == "on")
-      status.state = trace::SourceState::On;
+    if (status.state == trace::SourceState::Unknown) read_text_of_1_2(status);
     return status;
   }
   ProcessTables& of(uint32_t ordinal) { return merger_.process(tables_, ordinal); }

@@ -418,9 +418,9 @@ std::vector<std::string> assumptions(const LoaderReplayInput& recording, LoaderS
   if (setting.pin && recording.pin_ns <= 0)
     result.push_back("pinning a batch takes no time (assumed: this run pinned none)");
   if (setting.io_factor != 1)
-    result.push_back(fmt::format("reading data takes {:g} times as long", setting.io_factor));
+    result.push_back(fmt::format("reading data takes {:g}x as long", setting.io_factor));
   if (setting.cpu_factor != 1)
-    result.push_back(fmt::format("transforms take {:g} times as long", setting.cpu_factor));
+    result.push_back(fmt::format("transforms take {:g}x as long", setting.cpu_factor));
   if (setting.cores > 0)
     result.push_back(fmt::format("the job gets {:g} CPU cores, as fast as the recorded ones", setting.cores));
   else if (recording.is_cpu_limited)

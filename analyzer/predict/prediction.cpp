@@ -39,6 +39,7 @@ std::optional<Prediction> step_prediction(const ReplayCheck& check, Estimate rep
   double margin = kRunToRun + (check.trust() == Trust::kWiden ? 2 * off : off);
   Prediction prediction;
   prediction.now = now_ms;
+  prediction.replay = check;
   Estimate& value = prediction.value;
   value.expected = std::max(replayed_ms.expected, floor_ms);
   value.low = std::max(std::min(replayed_ms.low, value.expected) * (1 - margin), floor_ms * (1 - kRunToRun));

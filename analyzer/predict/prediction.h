@@ -14,14 +14,6 @@ struct Estimate {
   double low = 0, expected = 0, high = 0;
 };
 
-struct Prediction {
-  std::string metric = "step_ms";  // or "samples_per_s"
-  double now = 0;
-  Estimate value;    // of the metric after the change
-  Estimate speedup;  // now / after (or after / now for samples_per_s); low <= expected <= high
-  std::vector<std::string> assumptions;
-};
-
 // How well a replay reproduces the unchanged run; decides whether a prediction may be given at all (design
 // section 7): up to 3 % a prediction, up to 10 % a wider interval, above or under 20 steps only a ceiling.
 enum class Trust { kPredict, kWiden, kCeilingOnly };
@@ -34,6 +26,15 @@ struct ReplayCheck {
   size_t steps = 0;
   double error() const { return measured_ms > 0 ? (replayed_ms - measured_ms) / measured_ms : 0; }
   Trust trust() const;
+};
+
+struct Prediction {
+  std::string metric = "step_ms";  // or "samples_per_s"
+  double now = 0;
+  Estimate value;    // of the metric after the change
+  Estimate speedup;  // now / after (or after / now for samples_per_s); low <= expected <= high
+  std::vector<std::string> assumptions;
+  ReplayCheck replay{};  // of the unchanged run, by the replay that this rests on
 };
 
 // Of what a recording's own spread leaves open at either end, the part beyond the spread from run to run,

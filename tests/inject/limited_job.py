@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-<<<<<<<< HEAD:tests/inject/limited_job.py
 """A training loop in its own control groups: limited_job.py KEPT_MIB GROUP...
-========
-"""A training loop in control groups of its own: limited_training.py KEPT_MIB GROUP...
->>>>>>>> docs-on-floor:tests/inject/limited_training.py
 
 Joins the groups before the first step (recording starts with that), computes for more than a second, takes KEPT_MIB of
 memory and computes again. Then leaves the groups, and prints what the kernel counted for it: CPU time, and the groups'

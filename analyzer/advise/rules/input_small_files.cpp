@@ -56,7 +56,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kInputSmallFiles{
     "input-small-files",
-    "Each sample is a small file of its own, and training waits while files are found and opened.",
+    "Each sample is a separate small file, and training waits while files are found and opened.",
     "Fetches spend their time in open, stat and read, open about one file a sample and read little from "
     "each. Few large reads are `input-storage`, and a remote file system is `input-remote-storage` first.",
     "Pack the samples into shards that are read sequentially (WebDataset, TFRecord, LMDB, MosaicML "

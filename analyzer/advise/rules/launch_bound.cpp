@@ -41,7 +41,7 @@ constexpr Threshold kThresholds[] = {
     {"host overhead left by torch.compile, fixed part", kCompiledLaunches, "launches a step",
      "measured with six models and PyTorch 2.13"},
     {"host overhead left by torch.compile, growing part", kCompiledShare, "of the launch time",
-     "same measurement; the interval spans 0.5 to 1.5 times the sum of both parts"},
+     "same measurement; the interval spans 0.5x to 1.5x the sum of both parts"},
     kLeastGain,
 };
 

@@ -150,8 +150,8 @@ bool name_half(Finding& finding, const RuleInput& input, const Matmuls& matmuls,
   const bool is_torch = input.process.facts.contains("torch");
   const bool has_bfloat16 = input.device->compute_major >= kFirstWithTf32;
   const std::string type = has_bfloat16 ? "bfloat16" : "float16";
-  finding.fix.change =
-      StreamChange{StreamEdit::kFasterKernels, is_torch ? "torch.autocast" : "operand type", type};
+  const char* setting = is_torch ? "torch.autocast" : "operand type";  // words: ok, fix.setting in JSON
+  finding.fix.change = StreamChange{StreamEdit::kFasterKernels, setting, type};
   const std::string autocast = fmt::format("torch.autocast(\"cuda\", dtype=torch.{})", type);
   if (!is_torch)
     finding.fix.summary = fmt::format("Run matmuls in {} with FP32 accumulation", type);

@@ -66,7 +66,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
        "Use a build for this GPU's architecture, and keep compile caches (CUDA_CACHE_PATH, "
        "TORCHINDUCTOR_CACHE_DIR)",
        calls_s(thread, startup, {OpClass::ModuleLoad, OpClass::Capture, OpClass::GraphBuild})},
-      {"setting up communication", "NCCL initialisation",
+      {"setting up communication", "NCCL initialisation",  // words: ok, fix.setting in JSON
        "Create fewer process groups, and run the TCPStore on a nearby host",
        calls_s(thread, startup, {OpClass::CommLife, OpClass::Receive, OpClass::Send})},
       {"starting DataLoader workers", "start method",

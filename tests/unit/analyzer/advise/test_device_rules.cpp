@@ -177,7 +177,8 @@ TEST(LaunchBound, PredictsWhatTheCompilerKeeps) {
   const Finding* finding = find(diagnosis, "launch-bound");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(setting_name(finding->fix.change), "torch.compile");
-  EXPECT_NE(finding->fix.summary.find("capture the whole step in a CUDA graph for up to "), std::string::npos);
+  EXPECT_NE(finding->fix.summary.find("capture the whole step in a CUDA graph for up to "),
+            std::string::npos);
   ASSERT_TRUE(finding->prediction);
   const double kept_ms = 0.012 * (30 + 0.15 * 199), first_ms = 0.012, device_ms = 0.3;
   EXPECT_NEAR(finding->prediction->value.expected, first_ms + kept_ms, 0.02);

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "tests/unit/analyzer_advise/synthetic_run.h"
+#include "tests/unit/analyzer/synthetic_run.h"
 
 namespace gpuwatch::advise {
 namespace {

@@ -134,7 +134,8 @@ TEST(CpuContention, BlamesTheJobsOwnWorkers) {
   if (finding) {
     EXPECT_EQ(setting_name(finding->fix.change), "num_workers");
   }
-  for (const Finding& it : diagnosis.findings) EXPECT_NE(setting_name(it.fix.change), "CPU affinity") << it.id;
+  for (const Finding& it : diagnosis.findings)
+    EXPECT_NE(setting_name(it.fix.change), "CPU affinity") << it.id;
 }
 
 TEST(MemoryPressureHost, ByPressureOrBySwapping) {

@@ -45,7 +45,8 @@ TEST(Verdict, CountsTheCeilingFromTheLoss) {
 }
 
 bool says(const std::vector<Limit>& limits, const char* words) {
-  return std::ranges::any_of(limits, [&](const Limit& limit) { return limit.sentence.find(words) != limit.sentence.npos; });
+  return std::ranges::any_of(
+      limits, [&](const Limit& limit) { return limit.sentence.find(words) != limit.sentence.npos; });
 }
 
 TEST(Limits, SayWhatWasNotSeen) {

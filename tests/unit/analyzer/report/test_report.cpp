@@ -89,9 +89,10 @@ TEST(Text, ReadsAsTheReportShould) {
   std::string report = text(made.report, {});
   EXPECT_EQ(report.rfind("INPUT-BOUND: ", 0), 0u);
   for (const char* words :
-       {"\ntrain.py, PyTorch 2.13.0, 1x CPU, 200 steps\n", "\nwhere a step goes\n  data loading ", " transforms ",
-        "\n1. Set num_workers=3 (train.py:88) ", " 10.0 -> ", "\nno gain    more than 3 workers (",
-        "\nconfidence high: model error ", "\nnext       make change 1 (train.py:88), run again",
+       {"\ntrain.py, PyTorch 2.13.0, 1x CPU, 200 steps\n", "\nwhere a step goes\n  data loading ",
+        " transforms ", "\n1. Set num_workers=3 (train.py:88) ", " 10.0 -> ",
+        "\nno gain    more than 3 workers (", "\nconfidence high: model error ",
+        "\nnext       make change 1 (train.py:88), run again",
         "\nlearn more gpuwatch explain dataloader-workers\n"})
     EXPECT_NE(report.find(words), std::string::npos) << words << "\n" << report;
 }
