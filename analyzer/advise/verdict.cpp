@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/rule.h"
 #include "analyzer/io/printable.h"
 
 namespace gpuwatch::advise {
@@ -90,12 +91,15 @@ Verdict not_bound(const RankAttribution& rank, bool has_complaints) {
                         "it up by at most {:.2f}x",
                         percent(compute), ceiling),
             ceiling};
-  if (has_complaints)
+  if (has_complaints) {
+    const std::string host =
+        ceiling < kLeastSpeedup ? "" : fmt::format("; host and data loading by at most {:.2f}x", ceiling);
     return {"compute-bound",
             fmt::format("COMPUTE-BOUND: the GPU is busy {} of the time; only faster GPU work can speed this "
-                        "up (the host by at most {:.2f}x)",
-                        percent(compute), ceiling),
+                        "up{}",
+                        percent(compute), host),
             ceiling};
+  }
   return {"healthy",
           fmt::format("HEALTHY: nothing to gain in data loading or on the host (up to {:.2f}x)", ceiling),
           ceiling};

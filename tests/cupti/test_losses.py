@@ -58,7 +58,7 @@ def test_a_cupti_that_refuses(outcome):
     assert report["coverage"]["sources"]["cupti"] == "refused by CUPTI (error 35): no device timeline"
     assert category(report, "device.unobserved") > 0
     assert category(report, "compute") == 0
-    assert any("device busy and idle are not known" in sentence for sentence in report["limits"])
+    assert any("GPU busy and idle are not known" in sentence for sentence in report["limits"])
     assert printed == outcome("")[1]
 
 

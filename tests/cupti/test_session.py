@@ -174,7 +174,7 @@ def assert_said(report, missing):
     counted = report["coverage"]["calls_without_record"]
     assert counted == {**{group: len(ids) for group, ids in missing.items()}, "unclear": 0}
     assert report["coverage"]["launches_without_record"] == counted["launches"] + counted["graph_launches"]
-    said = [sentence for sentence in report["limits"] if "have no device record" in sentence]
+    said = [sentence for sentence in report["limits"] if "have no GPU record" in sentence]
     words = [f"{len(ids)} {group.replace('_', ' ')}" for group, ids in missing.items() if ids]
     assert [sentence.split(" have ")[0] for sentence in said] == ([", ".join(words)] if words else [])
 

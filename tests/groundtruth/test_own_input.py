@@ -52,4 +52,4 @@ def test_input_without_a_loader(kind, data_file, inject):
     assert found.get(category, 0) == pytest.approx(expected, abs=TOLERANCE), found
     assert found.get(other, 0) < TOLERANCE, found
     assert expected > 2 * TOLERANCE  # else there was nothing to tell
-    assert any("no data loader was seen" in limit.lower() for limit in report["limits"])
+    assert any("no dataloader seen" in limit.lower() for limit in report["limits"])

@@ -64,6 +64,6 @@ def test_a_step_in_a_graph_is_a_step(zoo):
     graph = zoo.run(TRAIN, [*SHORT_KERNELS, *MANY_LAUNCHES, "--graph"])
     assert graph.report["ranks"][0]["steps"]["count"] == STEPS
     assert graph.report["coverage"]["launches_matched_share"] == 1
-    assert not any("no device record" in limit for limit in graph.report["limits"]), graph.say()
+    assert not any("no GPU record" in limit for limit in graph.report["limits"]), graph.say()
     assert not graph.find("launch-bound"), graph.say()
     assert graph.own_step_ms < eager.own_step_ms

@@ -40,7 +40,7 @@ TEST_F(Doctor, MemoryLimitIsTheLowestOfAllLevels) {
 TEST_F(Doctor, MemoryLimitOfVersion1) {
   file("proc/self/cgroup", "4:memory:/box\n");
   file("sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  EXPECT_PRED2(says, memory_limit_words(root_), "no limit");
+  EXPECT_PRED2(says, memory_limit_words(root_), "no cgroup limit");
   file("sys/fs/cgroup/memory/box/memory.limit_in_bytes", "1073741824\n");
   EXPECT_PRED2(says, memory_limit_words(root_), "1.0 GiB");
 }
@@ -51,23 +51,23 @@ TEST_F(Doctor, CpuQuotaIsTheTightestOfAllLevels) {
   file("sys/fs/cgroup/a/cpu.max", "150000 100000\n");
   file("sys/fs/cgroup/a/b/cpu.max", "max 100000\n");
   file("sys/fs/cgroup/a/b/cpu.stat", "nr_throttled 0\n");
-  EXPECT_PRED2(says, cpu_quota_words(root_), "1.50 cores");
+  EXPECT_PRED2(says, cpu_quota_words(root_), "1.50 CPU cores");
 }
 
 TEST_F(Doctor, PressureOfGroupMachineOrNone) {
-  EXPECT_PRED2(says, pressure_words(root_), "no pressure");
+  EXPECT_PRED2(says, pressure_words(root_), "PSI is off");
   file("proc/pressure/cpu", "some avg10=0.00 total=1\n");
   EXPECT_PRED2(says, pressure_words(root_), "whole machine");
   file("proc/self/cgroup", "0::/a\n");
   file("sys/fs/cgroup/a/cpu.pressure", "some avg10=0.00 total=1\n");
   file("sys/fs/cgroup/a/cgroup.events", "populated 1\n");
-  EXPECT_PRED2(says, pressure_words(root_), "control group");
+  EXPECT_PRED2(says, pressure_words(root_), "the job's cgroup");
 }
 
 TEST_F(Doctor, WorkersMayBeReadUnlessYamaForbids) {
-  EXPECT_PRED2(says, peek_words(root_), "may read");
+  EXPECT_PRED2(says, peek_words(root_), "can be read");
   file("proc/sys/kernel/yama/ptrace_scope", "1\n");
-  EXPECT_PRED2(says, peek_words(root_), "may read");
+  EXPECT_PRED2(says, peek_words(root_), "can be read");
   file("proc/sys/kernel/yama/ptrace_scope", "2\n");
   EXPECT_PRED2(says, peek_words(root_), "CAP_SYS_PTRACE");
   file("proc/sys/kernel/yama/ptrace_scope", "3\n");

@@ -240,11 +240,19 @@ TEST_F(SourcesTest, OfAnEarlierTraceOnIsKnownFromItsText) {
   EXPECT_TRUE(built().sources.at("cupti").is_on());
 }
 
-TEST_F(SourcesTest, OfAnEarlierTraceOtherWordsAreKeptAndNotRead) {
+TEST_F(SourcesTest, OfAnEarlierTraceTheHolderIsReadFromItsText) {
   source(0, "held by Nsight", trace::SourceState::Unknown);
   const auto& status = built().sources.at("cupti");
-  EXPECT_EQ(status.state, trace::SourceState::Unknown);
+  EXPECT_EQ(status.state, trace::SourceState::Held);
   EXPECT_EQ(status.text, "held by Nsight");
+  EXPECT_EQ(status.holder, "Nsight");
+}
+
+TEST_F(SourcesTest, OfAnEarlierTraceOtherWordsAreKeptAndNotRead) {
+  source(0, "no CUPTI found", trace::SourceState::Unknown);
+  const auto& status = built().sources.at("cupti");
+  EXPECT_EQ(status.state, trace::SourceState::Unknown);
+  EXPECT_EQ(status.text, "no CUPTI found");
   EXPECT_EQ(status.holder, "");
 }
 

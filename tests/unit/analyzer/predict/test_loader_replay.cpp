@@ -249,7 +249,7 @@ TEST(LoaderReplay, KnowsTheMeanOfDataThatWereReadToTheirEnd) {
 TEST(LoaderReplay, SaysWhyNothingIsGained) {
   LoaderReplayInput recording = constant(10, 20, 0, 8);
   EXPECT_EQ(limit(recording, {.workers = 4}), Limit::kTraining);
-  EXPECT_NE(limit_words(recording, {.workers = 4}).find("training's own work"), std::string::npos);
+  EXPECT_NE(limit_words(recording, {.workers = 4}).find("no longer waits for data"), std::string::npos);
 }
 
 TEST(LoaderReplayInput, ReplaysTheUnchangedRunAndPredictsAnother) {
@@ -278,7 +278,7 @@ TEST(LoaderReplayInput, AddsAnAssumedHandOverToARunWithoutWorkers) {
   EXPECT_LT(std::abs(check(*recording).error()), 0.01);
   EXPECT_FALSE(recording->hand_over.measured);
   auto words = assumptions(*recording, {2, 2, true});
-  EXPECT_NE(words.front().find("handing a batch over"), std::string::npos);
+  EXPECT_NE(words.front().find("worker-to-trainer transfer"), std::string::npos);
 }
 
 TEST(LoaderReplayInput, FindsTheCoresThatWorkersReallyGot) {
