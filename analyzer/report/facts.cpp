@@ -7,20 +7,13 @@
 #include <cmath>
 
 #include "analyzer/model/instances.h"
+#include "analyzer/model/quantile.h"
 
 namespace gpuwatch::report {
 namespace {
 
 // A recorded call costs at most this on the machines that the recorder was measured on (docs/performance.md).
 constexpr double kCallCostNs = 50;
-
-double percentile(const std::vector<double>& sorted, double p) {
-  if (sorted.empty()) return 0;
-  double at = p * double(sorted.size() - 1);
-  size_t below = size_t(at);
-  double above = sorted[std::min(below + 1, sorted.size() - 1)];
-  return sorted[below] + (at - double(below)) * (above - sorted[below]);
-}
 
 }  // namespace
 
@@ -36,8 +29,8 @@ StepFacts step_facts(const attribute::RankAttribution& rank) {
   if (lengths_ms.empty()) return facts;
   std::sort(lengths_ms.begin(), lengths_ms.end());
   facts.mean_ms = rank.mean_step_ms();
-  facts.p50_ms = percentile(lengths_ms, 0.50);
-  facts.p95_ms = percentile(lengths_ms, 0.95);
+  facts.p50_ms = model::percentile(lengths_ms, 0.50);
+  facts.p95_ms = model::percentile(lengths_ms, 0.95);
   if (facts.mean_ms > 0) facts.samples_per_s = facts.samples_per_step * 1e3 / facts.mean_ms;
   return facts;
 }
@@ -75,21 +68,38 @@ std::string fact(const model::Process& process, const std::string& key) {
   return found == process.facts.end() ? "" : found->second;
 }
 
-std::string framework(const model::Process& process) {
-#define GW_FRAMEWORK_VERSION(module, runs_training)                                   \
-  if (std::string version = fact(process, module); runs_training && !version.empty()) \
-    return std::string(module " ") + version;
+namespace {
+
+struct FrameworkVersion {
+  const char *module, *name;
+  bool runs_training;
+};
+constexpr FrameworkVersion kVersions[] = {
+#define GW_FRAMEWORK_VERSION(module, name, runs_training) {module, name, runs_training},
 #include "libinject/trace/frameworks.def"
-  return "";
+};
+
+// The first of the table that trains and was loaded; null without one.
+const FrameworkVersion* training_framework(const model::Process& process) {
+  const auto found = std::ranges::find_if(kVersions, [&](const FrameworkVersion& version) {
+    return version.runs_training && !fact(process, version.module).empty();
+  });
+  return found == std::end(kVersions) ? nullptr : found;
+}
+
+}  // namespace
+
+std::string framework(const model::Process& process) {
+  const FrameworkVersion* version = training_framework(process);
+  return version ? fmt::format("{} {}", version->module, fact(process, version->module)) : "";
 }
 
 std::string framework_words(const model::Process& process) {
-  std::string words = framework(process);
-  words.resize(std::min(words.size(), words.find('+')));  // "2.13.0+cu130": the build does not matter here
-  if (words.starts_with("torch ")) words.replace(0, 5, "PyTorch");
-  if (words.starts_with("tensorflow ")) words.replace(0, 10, "TensorFlow");
-  if (words.starts_with("jax ")) words.replace(0, 3, "JAX");
-  return words;
+  const FrameworkVersion* version = training_framework(process);
+  if (!version) return "";
+  const std::string number = fact(process, version->module);
+  return fmt::format("{} {}", version->name,
+                     number.substr(0, number.find('+')));  // without "+cu130", the build
 }
 
 std::string device_name(const Report& report, const attribute::RankAttribution& rank) {

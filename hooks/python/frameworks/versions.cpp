@@ -11,7 +11,7 @@ namespace gpuwatch::hooks::python {
 namespace {
 
 constexpr const char* kModules[] = {
-#define GW_FRAMEWORK_VERSION(module, runs_training) module,
+#define GW_FRAMEWORK_VERSION(module, name, runs_training) module,
 #include "libinject/trace/frameworks.def"
 };
 
