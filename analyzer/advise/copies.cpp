@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/advise/copies.h"
+#include "analyzer/model/quantile.h"
 
 #include <algorithm>
 
@@ -84,9 +85,7 @@ double enqueue_cost_ns(const predict::StreamReplayInput& recording) {
     if (event.op_class == trace::OpClass::Launch && event.role == predict::HostRole::kEnqueue)
       costs.push_back(event.cost_ns);
   if (costs.empty()) return kDefaultEnqueueNs;
-  auto middle = costs.begin() + long(costs.size() / 2);
-  std::nth_element(costs.begin(), middle, costs.end());
-  return *middle;
+  return model::median(std::move(costs));
 }
 
 }  // namespace gpuwatch::advise

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "analyzer/model/cpu_time.h"
+#include "analyzer/model/quantile.h"
 #include "analyzer/predict/loader_replay.h"
 
 namespace gpuwatch::advise {
@@ -27,11 +28,8 @@ std::optional<double> transfer_ns(const Batch& batch) {
   return double(batch.next.end - batch.fetch.end);
 }
 
-double lowest_decile(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto decile = values.begin() + ptrdiff_t(values.size() / 10);
-  std::nth_element(values.begin(), decile, values.end());
-  return *decile;
+double lowest_decile(const std::vector<double>& values) {
+  return values.empty() ? 0 : model::quantile(values, 10);
 }
 
 void add_batch(const Batch& batch, InputFacts& facts) {

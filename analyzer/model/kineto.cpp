@@ -16,6 +16,7 @@
 #include "analyzer/model/kineto_names.h"
 #include "analyzer/model/loaders.h"
 #include "analyzer/model/match.h"
+#include "analyzer/model/quantile.h"
 #include "analyzer/model/records.h"
 #include "analyzer/model/roles.h"
 #include "analyzer/model/tables.h"
@@ -320,9 +321,7 @@ Ns middle_of(const std::vector<KinetoTrace>& traces) {
   std::vector<Ns> begins;
   for (const KinetoTrace& trace : traces)
     for (const KinetoEvent& event : trace.events) begins.push_back(event.begin_ns + trace.base_ns);
-  const auto middle = begins.begin() + static_cast<ptrdiff_t>(begins.size() / 2);
-  std::ranges::nth_element(begins, middle);
-  return *middle;
+  return begins.empty() ? 0 : median(std::move(begins));
 }
 
 Ns origin_of(const std::vector<KinetoTrace>& traces) {

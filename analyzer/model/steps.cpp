@@ -8,6 +8,7 @@
 
 #include "analyzer/model/captures.h"
 #include "analyzer/model/launch_steps.h"
+#include "analyzer/model/quantile.h"
 #include "analyzer/model/ranges.h"
 #include "analyzer/model/roles.h"
 
@@ -247,9 +248,7 @@ std::vector<Step> from_profiler(const std::vector<TimeSpan>& reported) {
 Ns median_length(const std::vector<Step>& steps) {
   std::vector<Ns> lengths;
   for (const auto& step : steps) lengths.push_back(step.end - step.begin);
-  const auto middle = lengths.begin() + static_cast<ptrdiff_t>(lengths.size() / 2);
-  std::nth_element(lengths.begin(), middle, lengths.end());
-  return *middle;
+  return median(std::move(lengths));
 }
 
 // The first steps start workers, load kernels, tune and compile: they say nothing of the ones that follow.

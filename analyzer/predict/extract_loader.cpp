@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "analyzer/model/cpu_time.h"
+#include "analyzer/model/quantile.h"
 #include "analyzer/predict/hand_over.h"
 #include "analyzer/predict/loader_replay.h"
 #include "analyzer/predict/restart.h"
@@ -32,10 +33,7 @@ constexpr double kCrowded = 1.1;         // fetches stretched by more waited for
 constexpr double kWaitedForCpu = 1.005;  // fetches stretched by less are as good as undisturbed
 
 double median(std::vector<double> values, double otherwise) {
-  if (values.empty()) return otherwise;
-  auto middle = values.begin() + values.size() / 2;
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  return values.empty() ? otherwise : model::median(std::move(values));
 }
 
 const attribute::StepAttribution* step_at(const RankAttribution& rank, Ns time) {

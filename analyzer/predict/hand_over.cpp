@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/predict/hand_over.h"
+#include "analyzer/model/quantile.h"
 
 #include <algorithm>
 #include <numeric>
@@ -45,10 +46,7 @@ struct Times {
   double value(double otherwise) const {
     if (values.empty()) return otherwise;
     if (!is_crowded) return std::accumulate(values.begin(), values.end(), 0.0) / count();
-    std::vector<double> sorted = values;
-    auto quartile = sorted.begin() + std::ptrdiff_t(sorted.size() / 4);
-    std::nth_element(sorted.begin(), quartile, sorted.end());
-    return *quartile;
+    return model::quantile(values, 4);
   }
 };
 

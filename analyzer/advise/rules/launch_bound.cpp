@@ -5,6 +5,7 @@
 
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/model/quantile.h"
 
 namespace gpuwatch::advise {
 
@@ -107,9 +108,7 @@ Launches launches_of(const RuleInput& input) {
   }
   if (kernels_ns.empty()) return {};
   launches.a_step /= double(input.rank.steps.size());
-  auto middle = kernels_ns.begin() + long(kernels_ns.size() / 2);
-  std::nth_element(kernels_ns.begin(), middle, kernels_ns.end());
-  launches.median_kernel_ns = *middle;
+  launches.median_kernel_ns = model::median(std::move(kernels_ns));
   return launches;
 }
 
