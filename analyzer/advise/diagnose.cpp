@@ -79,9 +79,12 @@ bool ranks_before(const Finding& a, const Finding& b) {
   return std::tie(of_a.low, of_a.expected, of_a.high) > std::tie(of_b.low, of_b.expected, of_b.high);
 }
 
+bool is_complaint(const Finding& finding) {
+  return finding.severity != Severity::kInfo;
+}
+
 bool complains(const std::vector<Finding>& findings) {
-  return std::any_of(findings.begin(), findings.end(),
-                     [](const Finding& f) { return f.severity != Severity::kInfo; });
+  return std::ranges::any_of(findings, is_complaint);
 }
 
 // What applying `finding`, of a step's time, leaves for the ones after it. `streams` keeps their timeline.
@@ -225,40 +228,43 @@ std::vector<std::string> without_gain(const RuleInput& input, const std::vector<
   return NoGain(input, setting).list();
 }
 
-bool rests_on_loader(const Finding& finding) {
-  return std::holds_alternative<LoaderChange>(finding.fix.change) ||
-         std::holds_alternative<StorageChange>(finding.fix.change);
+// Which replay an upper bound comes from: a change that no replay applies is one of the larger bottleneck.
+bool rests_on_loader(const RuleInput& input, const Finding& finding) {
+  if (std::holds_alternative<LoaderChange>(finding.fix.change)) return true;
+  if (std::holds_alternative<StorageChange>(finding.fix.change)) return true;
+  if (std::holds_alternative<StreamChange>(finding.fix.change)) return false;
+  return input.rank.time(attribute::Bottleneck::Input) > input.rank.time(attribute::Bottleneck::Host);
 }
 
-// What the replays were off by, of those that a gain rests on, and which of them the first gain rests on.
+void state_doubt(const RuleInput& input, const std::vector<Finding>& findings, const char* what,
+                 bool is_loader, Diagnosis& diagnosis) {
+  const predict::ReplayCheck& check = is_loader ? input.loader_check : input.stream_check;
+  if (check.steps == 0 || check.trust() != predict::Trust::kCeilingOnly) return;
+  std::string sentence =
+      check.steps < predict::kLeastReplaySteps
+          ? fmt::format(
+                "Only {} steps were recorded: gains are upper bounds, not predictions. Record {} or more.",
+                check.steps, predict::kLeastReplaySteps)
+          : fmt::format(
+                "The simulated replay of the {} misses the unchanged run by {:.0f}%: gains that rest "
+                "on it are upper bounds, not predictions.",
+                what, 100 * std::abs(check.error()));
+  const bool is_used = std::ranges::any_of(findings, [&](const Finding& finding) {
+    return is_complaint(finding) && rests_on_loader(input, finding) == is_loader;
+  });
+  diagnosis.limits.push_back({std::move(sentence), is_used});
+}
+
+// What the replays were off by, and which of them the first gain rests on.
 void state_replay(const RuleInput& input, const std::vector<Finding>& findings, Diagnosis& diagnosis) {
-  const auto is_used = [&](bool by_loader) {
-    return std::ranges::any_of(findings, [&](const Finding& finding) {
-      return finding.severity != Severity::kInfo && rests_on_loader(finding) == by_loader;
-    });
-  };
-  const auto doubt = [&](const char* what, const predict::ReplayCheck& check, bool by_loader) {
-    if (check.steps == 0 || check.trust() != predict::Trust::kCeilingOnly) return;
-    std::string sentence =
-        check.steps < predict::kLeastReplaySteps
-            ? fmt::format(
-                  "Only {} steps were recorded: gains are upper bounds, not predictions. Record {} or more.",
-                  check.steps, predict::kLeastReplaySteps)
-            : fmt::format(
-                  "The simulated replay of the {} misses the unchanged run by {:.0f}%: gains that rest on "
-                  "it are upper bounds, not predictions.",
-                  what, 100 * std::abs(check.error()));
-    diagnosis.limits.push_back({std::move(sentence), is_used(by_loader)});
-  };
-  doubt("data loader", input.loader_check, true);
+  state_doubt(input, findings, "data loader", true, diagnosis);
   if (input.loader_check.steps == 0 || input.loader_check.steps >= predict::kLeastReplaySteps)
-    doubt("GPU timeline", input.stream_check, false);
-  const auto first = std::ranges::find_if(
-      findings, [](const Finding& finding) { return finding.severity != Severity::kInfo; });
+    state_doubt(input, findings, "GPU timeline", false, diagnosis);
+  const auto first = std::ranges::find_if(findings, is_complaint);
   if (diagnosis.replay || first == findings.end()) return;
-  const predict::ReplayCheck& used = first->prediction         ? first->prediction->replay
-                                     : rests_on_loader(*first) ? input.loader_check
-                                                               : input.stream_check;
+  const predict::ReplayCheck& used = first->prediction                ? first->prediction->replay
+                                     : rests_on_loader(input, *first) ? input.loader_check
+                                                                      : input.stream_check;
   if (used.steps > 0) diagnosis.replay = used;
 }
 

@@ -28,6 +28,13 @@ std::span<const Rule* const> all_rules() {
   return rules;
 }
 
+std::string threshold_words(const Threshold& threshold) {
+  const std::string_view unit = threshold.unit;
+  if (unit.starts_with("of ")) return fmt::format("{:g}% {}", 100 * threshold.value, unit);
+  if (unit.starts_with("times")) return fmt::format("{:g}x{}", threshold.value, unit.substr(5));
+  return fmt::format("{:g} {}", threshold.value, unit);
+}
+
 const model::Loader* RuleInput::configured_loader() const {
   uint32_t index = predict::main_loader(run, rank);
   return index == model::kNone ? nullptr : &process.loaders[index];

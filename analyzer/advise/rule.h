@@ -29,6 +29,8 @@ struct Threshold {
   std::string_view reason;
 };
 
+std::string threshold_words(const Threshold& threshold);  // "1.03x", "5% of the step", "64 workers"
+
 // What a rule may look at: one rank, its attribution, and the replays prepared from its recording.
 struct RuleInput {
   const model::Run& run;

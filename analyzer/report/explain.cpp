@@ -32,9 +32,8 @@ std::string explanation(std::string_view id, TextStyle style) {
   layout.blank();
   layout.paragraph("thresholds");
   for (const advise::Threshold& threshold : rule.thresholds)
-    layout.paragraph(
-        fmt::format("{}: {:g} {} ({})", threshold.name, threshold.value, threshold.unit, threshold.reason),
-        2);
+    layout.paragraph(fmt::format("{}: {} ({})", threshold.name, threshold_words(threshold), threshold.reason),
+                     2);
   return layout.take();
 }
 
@@ -42,7 +41,7 @@ std::string findings_list(TextStyle style) {
   constexpr size_t kLeastWords = 30;
   Layout layout(style);
   for (const advise::Rule* rule : advise::all_rules())
-    layout.row(fmt::format("{:<29}", rule->id), std::string(rule->wrong), kLeastWords);
+    layout.row(fmt::format("{:<31}", rule->id), std::string(rule->wrong), kLeastWords);
   layout.blank();
   layout.paragraph("gpuwatch explain ID says how one is recognized, what to do and which thresholds decide");
   return layout.take();

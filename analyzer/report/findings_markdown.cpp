@@ -19,8 +19,7 @@ std::string findings_markdown() {
     if (rule->thresholds.empty()) continue;
     out += "\n| threshold | value | why |\n|---|---|---|\n";
     for (const advise::Threshold& threshold : rule->thresholds)
-      out += fmt::format("| {} | {:g} {} | {} |\n", threshold.name, threshold.value, threshold.unit,
-                         threshold.reason);
+      out += fmt::format("| {} | {} | {} |\n", threshold.name, threshold_words(threshold), threshold.reason);
   }
   return out;
 }
