@@ -40,8 +40,8 @@ constexpr struct {
   Parts part;
   const char* name;
 } kPartNames[] = {
-    {kPasses, "waits for the DataLoader"},
-    {kFurtherPasses, "further passes of persistent workers"},
+    {kEpochs, "waits for the DataLoader"},
+    {kFurtherEpochs, "epochs of persistent workers after the first"},
     {kIndices, "indices sent to workers"},
     {kReceipts, "batches received from workers"},
     {kFetches, "fetches"},

@@ -17,7 +17,7 @@ namespace gpuwatch::hooks::python {
 struct FrameworkLoader {
   const PyObject* dataset = nullptr;
   trace::LoaderInfoFields fields;  // without the id, as a key
-  uint32_t passes = 0;
+  uint32_t epochs = 0;
 };
 
 // `iterator` is what the user has in hand; `dataset` what a tf.data iterator iterates, null for the other

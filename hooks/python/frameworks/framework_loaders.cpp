@@ -98,7 +98,7 @@ PyObject* construct_iterator(const Row& row, PyObject* self, PyObject* dataset, 
   FrameworkLoader* known = result ? describe_loader(row.framework, self, dataset) : nullptr;
   if (known) {
     iterator.loader.store(known->fields.id, std::memory_order_release);
-    record::leave(scope, 0, known->fields.id, known->passes++);
+    record::leave(scope, 0, known->fields.id, known->epochs++);
   } else {
     forget_iterator(self);
     record::leave_unrecorded(scope);

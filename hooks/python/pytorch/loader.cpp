@@ -98,10 +98,10 @@ PyObject* construct(PyObject* original, PyObject* args, PyObject* keywords) {
   t_activity.constructing = iterator;
   t_activity.epoch = runtime::epoch();
   const uint32_t loader_id = loader->id;
-  const uint32_t pass = loader->passes++;
+  const uint32_t epoch = loader->epochs++;
   const record::Scope scope = record::enter(id(Op::python_loader_start), loader_id);
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
-  record::leave(scope, failed_if_null(result), loader_id, pass);
+  record::leave(scope, failed_if_null(result), loader_id, epoch);
   t_activity = before;
   if (result && loader->num_workers > 0) put_workers(self, loader_id);
   return result;
@@ -118,10 +118,10 @@ PyObject* reset(PyObject* original, PyObject* args, PyObject* keywords) {
   iterator->returned = 0;
   iterator->is_exhausted = false;
   const uint32_t loader = iterator->loader_id();
-  const uint32_t pass = iterator->loader->passes++;
+  const uint32_t epoch = iterator->loader->epochs++;
   const record::Scope scope = record::enter(id(Op::python_loader_start), loader);
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
-  record::leave(scope, failed_if_null(result), loader, pass);
+  record::leave(scope, failed_if_null(result), loader, epoch);
   return result;
 }
 
@@ -223,11 +223,11 @@ Parts wrap_stateful_loader(PyObject* module) noexcept {
 
 Parts wrap_loader(PyObject* module) noexcept {
   Parts missing = 0;
-  if (!wrap_method(module, g_next)) missing |= kPasses;
+  if (!wrap_method(module, g_next)) missing |= kEpochs;
   for (Wrapper& constructor : g_constructors) {
-    if (!wrap_method(module, constructor)) missing |= kPasses;
+    if (!wrap_method(module, constructor)) missing |= kEpochs;
   }
-  if (!wrap_method(module, g_reset)) missing |= kFurtherPasses;
+  if (!wrap_method(module, g_reset)) missing |= kFurtherEpochs;
   if (!wrap_method(module, g_try_put_index)) missing |= kIndices;
   if (!wrap_method(module, g_try_get_data)) missing |= kReceipts;
   watch_garbage_collector();                   // a loader means training

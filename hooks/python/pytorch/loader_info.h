@@ -17,7 +17,7 @@ namespace gpuwatch::hooks::python {
 
 struct Loader {
   uint32_t id = 0;      // in the trace
-  uint32_t passes = 0;  // begun so far
+  uint32_t epochs = 0;  // begun so far
   int num_workers = 0;
   bool is_in_order = true;
 };

@@ -9,7 +9,7 @@
 namespace gpuwatch::hooks::python {
 
 using Parts = uint32_t;
-inline constexpr Parts kPasses = 1, kFurtherPasses = 2, kIndices = 4, kReceipts = 8, kFetches = 16,
+inline constexpr Parts kEpochs = 1, kFurtherEpochs = 2, kIndices = 4, kReceipts = 8, kFetches = 16,
                        kPinning = 32, kSteps = 64, kCheckpoints = 128, kStateful = 256;
 
 }  // namespace gpuwatch::hooks::python
