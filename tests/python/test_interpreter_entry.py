@@ -135,7 +135,7 @@ def test_unknown_torch_says_what_is_missing(run_watched, tmp_path):
     watched = run_watched([sys.executable, "-c", source], env={"PYTHONPATH": str(tmp_path)})
     assert (watched.returncode, watched.stderr) == (0, "")
     assert len(watched.trace.calls("OptimizerStep")) == 5
-    missing = "waits for the DataLoader, further passes of persistent workers, indices sent to workers, batches received from workers"
+    missing = "waits for the DataLoader, epochs of persistent workers after the first, indices sent to workers, batches received from workers"
     assert watched.trace.state("python") == "Partial"
     assert watched.trace.source("python")["text"] == f"on, but this PyTorch version does not show: {missing}"
 
@@ -254,7 +254,7 @@ LACKING = {
     "fetches": ("_MapDatasetFetcher", {"LoaderNext", "LoaderStart", "IndexSent", "BatchReceived", "Collate"}),
     "indices sent to workers": ("_try_put_index", {"LoaderNext", "LoaderStart", "BatchReceived", "Fetch", "Collate"}),
     "batches received from workers": ("_try_get_data", {"LoaderNext", "LoaderStart", "IndexSent", "Fetch", "Collate"}),
-    "further passes of persistent workers": ("_reset", {"LoaderNext", "LoaderStart", "IndexSent", "BatchReceived", "Fetch", "Collate"}),
+    "epochs of persistent workers after the first": ("_reset", {"LoaderNext", "LoaderStart", "IndexSent", "BatchReceived", "Fetch", "Collate"}),
 }
 
 
