@@ -175,7 +175,8 @@ def assert_said(report, missing):
     assert counted == {**{group: len(ids) for group, ids in missing.items()}, "unclear": 0}
     assert report["coverage"]["launches_without_record"] == counted["launches"] + counted["graph_launches"]
     said = [sentence for sentence in report["limits"] if "have no GPU record" in sentence]
-    words = [f"{len(ids)} {group.replace('_', ' ')}" for group, ids in missing.items() if ids]
+    named = {"launches": "kernel launches", "graph_launches": "graph launches"}
+    words = [f"{len(ids)} {named.get(group, group)}" for group, ids in missing.items() if ids]
     assert [sentence.split(" have ")[0] for sentence in said] == ([", ".join(words)] if words else [])
 
 
