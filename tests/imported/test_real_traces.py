@@ -97,6 +97,6 @@ def test_data_waits_are_those_of_the_file(gpuwatch):
 
 @pytest.mark.parametrize("name", TRACES)
 def test_report_for_people(gpuwatch, name):
-    text = analyze(gpuwatch, FOLDER / f"{name}.json.gz")
+    text = " ".join(analyze(gpuwatch, FOLDER / f"{name}.json.gz").split())  # whatever the line breaks
     assert TRACES[name][0] in text
-    assert "own cost" not in text  # ours was none; the profiler's is not known
+    assert "overhead 0" not in text  # gpuwatch had none; the profiler's is not known

@@ -345,7 +345,7 @@ for batch in timed(OwnedIterator(stage)):
     assert finding["id"] == "input-pipeline"
     assert advice in finding["fix"]["summary"]
     assert finding["fix"]["location"].endswith(f"script.py:{line_of(source, 'for batch in timed(OwnedIterator(stage)):')}")
-    assert any("waiting for tf.data is measured" in limit for limit in report["limits"])
+    assert any("Waiting for tf.data is measured" in limit for limit in report["limits"])
     (loader,) = report["ranks"][0]["loaders"]
     assert (loader["framework"], loader["batches"], loader["num_workers"]) == ("tf.data", 40, None)
     own_s = sum(ended - began for began, ended in json.loads(done.stdout.splitlines()[-1])) / 1e9
