@@ -131,7 +131,7 @@ std::optional<predict::Prediction> prediction_with_cpu(const RuleInput& input, c
     prediction = predict::step_prediction(exact, {after - spread, after, after + spread}, input.now_ms, 0);
   }
   if (prediction)
-    prediction->assumptions.push_back("every thread of the job gets a CPU core when it needs one");
+    prediction->assumptions.emplace_back("every thread of the job gets a CPU core when it needs one");
   return prediction;
 }
 
