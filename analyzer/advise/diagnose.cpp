@@ -142,7 +142,7 @@ std::vector<Finding> rank_findings(const RuleInput& recorded) {
     Finding first = std::move(*best);
     open.erase(best);
     if (first.prediction && !applied.empty() && !first.is_conditional)
-      first.prediction->assumptions.push_back("applied after: " + applied);
+      first.prediction->assumptions.emplace_back("applied after: " + applied);
     bool changes_what_follows =
         first.severity != Severity::kInfo && first.prediction && !first.is_conditional;
     result.push_back(first);

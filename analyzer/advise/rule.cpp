@@ -170,7 +170,7 @@ std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
   for (double* value : {&range.low, &range.expected, &range.high}) *value *= scale;
   auto prediction = predict::step_prediction(input.stream_check, range, input.now_ms, 0);
   if (prediction && input.streams->matched_share < 0.98)
-    prediction->assumptions.push_back("GPU work whose launch was not recorded stays as it is");
+    prediction->assumptions.emplace_back("GPU work whose launch was not recorded stays as it is");
   return prediction;
 }
 

@@ -62,7 +62,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   name_fix(finding, input, copies);
   finding.prediction = stream_prediction(input, changed);
   if (finding.prediction)
-    finding.prediction->assumptions.push_back("copies and kernels do not slow each other down");
+    finding.prediction->assumptions.emplace_back("copies and kernels do not slow each other down");
   else
     finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
   return finding;

@@ -113,7 +113,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (calls.share(input) >= kLeastShare) settle_without(finding, input, calls);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - share);
   if (finding.prediction)
-    finding.prediction->assumptions.push_back(
+    finding.prediction->assumptions.emplace_back(
         "copying the state before it is saved in the background takes no time");
   return finding;
 }

@@ -70,7 +70,7 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
   finding.fix.snippet = "def collate_fn(samples): return torch.stack(samples)";
   finding.prediction = loader_prediction(input, changed, input.loader_check, setting);
   if (finding.prediction)
-    finding.prediction->assumptions.push_back(
+    finding.prediction->assumptions.emplace_back(
         "collating takes no time (stacking tensors of one shape takes almost none)");
   if (!finding.prediction) finding.ceiling_speedup = now / after * (1 + std::abs(input.loader_check.error()));
   return finding;

@@ -120,7 +120,8 @@ std::optional<Finding> program_threads(const RuleInput& input, double lost) {
   if (!settle(finding, input, producers.loader, predict::check(producers.loader), setting))
     return std::nullopt;
   if (finding.prediction)
-    finding.prediction->assumptions.push_back("each batch takes the program's loader threads the mean time");
+    finding.prediction->assumptions.emplace_back(
+        "each batch takes the program's loader threads the mean time");
   return finding;
 }
 

@@ -125,7 +125,7 @@ void name_compiler(Finding& finding, const std::optional<predict::Prediction>& b
       "torch.compile leaves the optimizer's launches unchanged, and its overhead a step equals {:.0f} "
       "launches plus {:.0f}% of the compiled launches' time (interval: {:.0f}% to {:.0f}% of that)",
       kCompiledLaunches, 100 * kCompiledShare, 100 * kLeastOfKept, 100 * kMostOfKept));
-  finding.prediction->assumptions.push_back(
+  finding.prediction->assumptions.emplace_back(
       "kernels take as long as before, so fused kernels would gain more");
 }
 
@@ -140,7 +140,7 @@ void name_graph(Finding& finding, bool is_torch) {
                : "cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal); /* the launches */ "
                  "cudaStreamEndCapture(stream, &graph);";
   if (finding.prediction)
-    finding.prediction->assumptions.push_back(
+    finding.prediction->assumptions.emplace_back(
         "all launches of a step fit into one CUDA graph, whose kernels start 1 us apart (at best back to "
         "back)");
 }

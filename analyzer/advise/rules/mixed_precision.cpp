@@ -115,7 +115,7 @@ std::optional<predict::Prediction> prediction_in_tf32(const RuleInput& input, co
   const auto best = predicted(&TimeLeft::at_best), worst = predicted(&TimeLeft::at_worst);
   auto prediction = best && worst ? predict::between(*best, *worst) : std::nullopt;
   if (prediction)
-    prediction->assumptions.push_back(
+    prediction->assumptions.emplace_back(
         "TF32 matmuls run between the tensor cores' published rate and the memory bandwidth limit of blocks "
         "that share no inputs");
   return prediction;

@@ -117,7 +117,7 @@ std::optional<Finding> evaluate(const RuleInput& given) {
   describe(finding, input, copies);
   finding.prediction = stream_prediction(input, changed);
   if (finding.prediction)
-    finding.prediction->assumptions.push_back("the copied data is the same in each step");
+    finding.prediction->assumptions.emplace_back("the copied data is the same in each step");
   else
     finding.ceiling_speedup = gain;
   return finding;

@@ -129,11 +129,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   auto step = samples > 0 ? prediction_with_batch(input, factor) : std::nullopt;
   if (step) {
     finding.prediction = predict::as_samples_per_s(*step, samples, samples * factor);
-    finding.prediction->assumptions.push_back("the larger batch fits into GPU memory");
-    finding.prediction->assumptions.push_back(
+    finding.prediction->assumptions.emplace_back("the larger batch fits into GPU memory");
+    finding.prediction->assumptions.emplace_back(
         "kernel time grows by whole waves of thread blocks, that of weight gradients in proportion to the "
         "batch");
-    finding.prediction->assumptions.push_back("an SM runs one or two thread blocks of a matmul at a time");
+    finding.prediction->assumptions.emplace_back("an SM runs one or two thread blocks of a matmul at a time");
   } else {
     finding.ceiling_speedup = batches_per_ms(with_batch(input, factor, 2), factor) * input.assumed_step_ms;
   }
