@@ -91,4 +91,6 @@ def test_the_real_cupti_without_a_driver(inject, guest, build, sim_lib, run_dir,
     (libraries / "libcupti.so.13").symlink_to(real.resolve())
     done = inject([guest, "use"], env={"LD_LIBRARY_PATH": f"{libraries}:{real.resolve().parent}"})
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert DeviceTrace(run_dir).state("cupti") == "Absent"
+    trace = DeviceTrace(run_dir)
+    assert trace.state("cupti") == "Absent"
+    assert trace.source("cupti")["text"].startswith("no GPU found")

@@ -19,7 +19,7 @@ THROTTLED = {**HEALTHY, "sm_clock_mhz": 700, "throttle_reasons": 0x44, "power_mw
 
 @pytest.fixture
 def samples(inject, workloads, tmp_path, run_dir):
-    """samples(settings, **environment) -> (rows of DeviceSample, state of the source) of a run of 1.5 s"""
+    """samples(settings, **environment) -> (rows of DeviceSample, the source's (state, text)) of a run of 1.5 s"""
 
     def run(settings, **environment):
         config = tmp_path / "device.conf"
@@ -30,15 +30,15 @@ def samples(inject, workloads, tmp_path, run_dir):
         assert done.returncode == 0, done.stderr
         trace = raw_trace.read_run(run_dir)
         assert len(trace.tables("Sample")) >= 2, "the run was too short for a sample after CUDA was seen"
-        return trace.tables("DeviceSample"), trace.state("nvml")
+        return trace.tables("DeviceSample"), (trace.state("nvml"), trace.source("nvml")["text"])
 
     return run
 
 
 @pytest.mark.parametrize("settings", [HEALTHY, THROTTLED])
 def test_samples_are_what_the_device_said(samples, settings):
-    rows, state = samples({**settings, "devices": 2, "memory_gib": 3})
-    assert state == "On"
+    rows, source = samples({**settings, "devices": 2, "memory_gib": 3})
+    assert source == ("On", "on")
     assert {row["device"] for row in rows} == {0, 1}
     for row in rows:
         told = {key: row[key] for key in settings}
@@ -61,9 +61,10 @@ def test_without_the_library_the_source_says_so(samples, sim_lib, tmp_path):
             (libraries / library.name).symlink_to(library)
     # A file in its place: the one that this machine may have is not found either.
     (libraries / "libnvidia-ml.so.1").write_text("no library\n")
-    rows, state = samples({}, LD_LIBRARY_PATH=libraries)
+    rows, (state, text) = samples({}, LD_LIBRARY_PATH=libraries)
     assert rows == []
-    assert state in ("Absent", "Unavailable")
+    said = {"Absent": "libnvidia-ml.so.1 not found", "Unavailable": "nvmlInit_v2 failed (error "}
+    assert text.startswith(said[state])
 
 
 def test_off_with_the_system_source(inject, workloads, run_dir):

@@ -128,6 +128,7 @@ def test_without_a_usable_cupti_the_job_runs_as_ever(inject, guest, sim_lib, run
 def test_off_by_setting(on_device, guest):
     _, trace, _ = on_device([guest, "use"], env={"GPUWATCH_TRACE": "cuda"})
     assert trace.state("cupti") == "Off"
+    assert trace.source("cupti")["text"].startswith("off by GPUWATCH_TRACE")
     assert trace.ops == []
 
 
