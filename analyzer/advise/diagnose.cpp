@@ -14,9 +14,6 @@
 namespace gpuwatch::advise {
 namespace {
 
-// Fewer steps than this say nothing about the steady state, not even where time goes.
-constexpr size_t kLeastSteps = 5;
-
 constexpr double kLargeSpeedup = 1.10;
 
 // The replays of one rank, prepared once.
@@ -73,18 +70,9 @@ predict::Estimate gain(const Finding& finding) {
 }
 
 bool ranks_before(const Finding& a, const Finding& b) {
-  bool a_complains = a.severity != Severity::kInfo, b_complains = b.severity != Severity::kInfo;
-  if (a_complains != b_complains) return a_complains;
+  if (a.is_complaint() != b.is_complaint()) return a.is_complaint();
   const predict::Estimate of_a = gain(a), of_b = gain(b);
   return std::tie(of_a.low, of_a.expected, of_a.high) > std::tie(of_b.low, of_b.expected, of_b.high);
-}
-
-bool is_complaint(const Finding& finding) {
-  return finding.severity != Severity::kInfo;
-}
-
-bool complains(const std::vector<Finding>& findings) {
-  return std::ranges::any_of(findings, is_complaint);
 }
 
 // What applying `finding`, of a step's time, leaves for the ones after it. `streams` keeps their timeline.
@@ -108,7 +96,7 @@ void assume(RuleInput& input, const Finding& finding, predict::StreamReplayInput
 // A rule compares replays with each other; the prediction starts from the recorded step, and decides. One
 // that may as well be a loss is named only where a large gain is expected.
 bool is_worth_naming(const Finding& finding) {
-  if (finding.severity == Severity::kInfo) return true;
+  if (!finding.is_complaint()) return true;
   if (!finding.prediction) return finding.ceiling_speedup.value_or(kLeastSpeedup) >= kLeastSpeedup;
   const predict::Estimate& speedup = finding.prediction->speedup;
   return speedup.expected >= (speedup.low >= 1 ? kLeastSpeedup : kLargeSpeedup);
@@ -143,15 +131,14 @@ std::vector<Finding> rank_findings(const RuleInput& recorded) {
     open.erase(best);
     if (first.prediction && !applied.empty() && !first.is_conditional)
       first.prediction->assumptions.emplace_back("applied after: " + applied);
-    bool changes_what_follows =
-        first.severity != Severity::kInfo && first.prediction && !first.is_conditional;
+    bool changes_what_follows = first.is_complaint() && first.prediction && !first.is_conditional;
     result.push_back(first);
     if (!changes_what_follows) continue;
     assume(input, first, streams);
     applied += (applied.empty() ? "" : ", ") + first.fix.summary;
     open = evaluate_all(input, result);
   }
-  if (complains(result)) std::erase_if(result, [](const Finding& f) { return f.id == "healthy"; });
+  if (first_complaint(result)) std::erase_if(result, [](const Finding& f) { return f.id == "healthy"; });
   return result;
 }
 
@@ -224,7 +211,7 @@ std::vector<std::string> without_gain(const RuleInput& input, const std::vector<
   if (!input.loader || input.loader_check.trust() == predict::Trust::kCeilingOnly) return {};
   predict::LoaderSetting setting = input.loader->setting;
   for (const Finding& finding : findings)
-    if (finding.severity != Severity::kInfo) apply(finding.fix.change, setting);
+    if (finding.is_complaint()) apply(finding.fix.change, setting);
   return NoGain(input, setting).list();
 }
 
@@ -250,7 +237,7 @@ void state_doubt(const RuleInput& input, const std::vector<Finding>& findings, c
                 "on it are upper bounds, not predictions.",
                 what, 100 * std::abs(check.error()));
   const bool is_used = std::ranges::any_of(findings, [&](const Finding& finding) {
-    return is_complaint(finding) && rests_on_loader(input, finding) == is_loader;
+    return finding.is_complaint() && rests_on_loader(input, finding) == is_loader;
   });
   diagnosis.limits.push_back({std::move(sentence), is_used});
 }
@@ -260,8 +247,8 @@ void state_replay(const RuleInput& input, const std::vector<Finding>& findings, 
   state_doubt(input, findings, "data loader", true, diagnosis);
   if (input.loader_check.steps == 0 || input.loader_check.steps >= predict::kLeastReplaySteps)
     state_doubt(input, findings, "GPU timeline", false, diagnosis);
-  const auto first = std::ranges::find_if(findings, is_complaint);
-  if (diagnosis.replay || first == findings.end()) return;
+  const Finding* first = first_complaint(findings);
+  if (diagnosis.replay || !first) return;
   const predict::ReplayCheck& used = first->prediction                ? first->prediction->replay
                                      : rests_on_loader(input, *first) ? input.loader_check
                                                                       : input.stream_check;
@@ -304,7 +291,7 @@ Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttri
     merge(diagnosis.findings, std::move(findings));
   }
   if (ranks.size() > 1) std::stable_sort(diagnosis.findings.begin(), diagnosis.findings.end(), ranks_before);
-  if (complains(diagnosis.findings))
+  if (first_complaint(diagnosis.findings))
     std::erase_if(diagnosis.findings, [](const Finding& f) { return f.id == "healthy"; });
   diagnosis.verdict = verdict(run, ranks, diagnosis.findings);
   return diagnosis;

@@ -14,6 +14,9 @@
 
 namespace gpuwatch::advise {
 
+// Fewer steps than this say nothing about the steady state, not even where time goes.
+inline constexpr size_t kLeastSteps = 5;
+
 Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks);
 
 // What a step of this rank would take with another loader setting; nullopt where the replay is not trusted or

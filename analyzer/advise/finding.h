@@ -4,6 +4,7 @@
 // contract.
 #pragma once
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -51,7 +52,15 @@ struct Finding {
   // from the recorded step, and no other on top of it.
   bool is_conditional = false;
   std::optional<Verdict> verdict{};  // of a finding that leaves no other: a job that hangs
+
+  bool is_complaint() const { return severity != Severity::kInfo; }
 };
+
+// Null where nothing is to be changed.
+inline const Finding* first_complaint(const std::vector<Finding>& findings) {
+  const auto first = std::ranges::find_if(findings, &Finding::is_complaint);
+  return first == findings.end() ? nullptr : &*first;
+}
 
 // Something that could not be seen or concluded: what is missing, what follows, what to do.
 struct Limit {

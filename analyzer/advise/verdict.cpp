@@ -15,7 +15,6 @@ using attribute::Category;
 using attribute::Group;
 using attribute::RankAttribution;
 
-constexpr size_t kLeastSteps = 5;
 constexpr double kBound = 0.05;  // XProf's lower band: below it a job is not bound by this
 
 struct Loss {
@@ -76,11 +75,6 @@ const RankAttribution* worst_rank(const std::vector<RankAttribution>& ranks) {
   return worst;
 }
 
-bool complains(const std::vector<Finding>& findings) {
-  return std::any_of(findings.begin(), findings.end(),
-                     [](const Finding& f) { return f.severity != Severity::kInfo; });
-}
-
 // The job does not wait for its input or its host by more than the bound.
 Verdict not_bound(const RankAttribution& rank, bool has_complaints) {
   const double compute = rank.share(Category::Compute);
@@ -130,7 +124,7 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
                         percent(rank->share(Category::Unknown))),
             1};
   if (rank->share(loss.bottleneck) >= kBound) return bound_by(*rank, loss);
-  return not_bound(*rank, complains(findings));
+  return not_bound(*rank, first_complaint(findings) != nullptr);
 }
 
 }  // namespace gpuwatch::advise

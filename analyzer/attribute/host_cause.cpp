@@ -22,7 +22,7 @@ Category category_of_copy(const ProcessView& view, uint32_t thread, uint32_t cal
 // Opened to be written to: the next access through a file on this thread is a write.
 Category category_of_open(const ProcessView& view, uint32_t thread, uint32_t call) {
   const std::vector<HostCall>& calls = view.thread(thread).calls;
-  const size_t end = std::min<size_t>(calls.size(), size_t{call} + kNeighbourReach);
+  const size_t end = std::min<size_t>(calls.size(), size_t{call} + kNeighborReach);
   for (uint32_t next = call + 1; next < end && !enqueues(calls[next].op_class); ++next) {
     if (calls[next].op_class == OpClass::Write) return Category::Checkpoint;
     if (calls[next].op_class == OpClass::Read) break;

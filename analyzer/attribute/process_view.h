@@ -23,7 +23,7 @@ OwnTime own_time(model::Ns own_ns, model::Ns cpu_ns, model::Ns run_delay_ns);
 
 // How many of a thread's calls a question about a call's neighbours looks at: a step's worth. Keeps a trace
 // that was made up, or a thread that never launches again, from costing quadratic time.
-inline constexpr uint32_t kNeighbourReach = 512;
+inline constexpr uint32_t kNeighborReach = 512;
 
 class ProcessView {
  public:

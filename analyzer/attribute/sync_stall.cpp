@@ -12,7 +12,7 @@ using CopyFacts = ProcessView::CopyFacts;
 
 // The call before, among those that put work on a stream or wait for it.
 uint32_t call_before(const ProcessView& view, uint32_t thread, uint32_t call) {
-  const uint32_t first = call > kNeighbourReach ? call - kNeighbourReach : 0;
+  const uint32_t first = call > kNeighborReach ? call - kNeighborReach : 0;
   while (call-- > first) {
     const OpClass op_class = view.call(thread, call).op_class;
     if (is_cuda(op_class) && op_class != OpClass::Event) return call;

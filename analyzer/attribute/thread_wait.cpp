@@ -81,7 +81,7 @@ bool ThreadWait::training_takes_batches() const {
 // What the thread gives the device first after the wait is a copy to it.
 bool ThreadWait::leads_to_input_copy(uint32_t thread, uint32_t call) const {
   const std::vector<HostCall>& calls = view_.thread(thread).calls;
-  const size_t end = std::min<size_t>(calls.size(), size_t{call} + kNeighbourReach);
+  const size_t end = std::min<size_t>(calls.size(), size_t{call} + kNeighborReach);
   for (uint32_t next = call + 1; next < end; ++next) {
     if (!enqueues(calls[next].op_class)) continue;
     return calls[next].op_class == trace::OpClass::Copy &&

@@ -123,9 +123,10 @@ struct StreamEnds {
   }
 };
 
-class Recorder {
+class Extraction {
  public:
-  Recorder(const model::Process& process, const model::Device& device, const attribute::RankAttribution& rank)
+  Extraction(const model::Process& process, const model::Device& device,
+             const attribute::RankAttribution& rank)
       : process_(process), device_(device), rank_(rank) {
     for (const model::LoaderEpoch& epoch : process.epochs)
       for (const model::Batch& batch : epoch.batches)
@@ -135,7 +136,7 @@ class Recorder {
       if (call.op_class == OpClass::OptimizerStep) optimizer_steps_.push_back({call.begin, call.end});
   }
 
-  StreamReplayInput record() {
+  StreamReplayInput run() {
     model::TimeSpan span{rank_.steps.front().step.begin, rank_.steps.back().step.end};
     const OperationsByCall operations(device_.operations);
     Ns cursor = span.begin;
@@ -389,7 +390,7 @@ std::optional<StreamReplayInput> extract_streams(const model::Run& run,
                                                  const attribute::RankAttribution& rank) {
   if (rank.device == model::kNone || !rank.device_observed || rank.steps.empty()) return std::nullopt;
   const model::Process& process = run.processes.at(rank.process);
-  StreamReplayInput recording = Recorder(process, process.devices.at(rank.device), rank).record();
+  StreamReplayInput recording = Extraction(process, process.devices.at(rank.device), rank).run();
   if (recording.ops.empty()) return std::nullopt;
   return recording;
 }

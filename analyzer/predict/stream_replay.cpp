@@ -197,7 +197,7 @@ Estimate replay_estimate(const StreamReplayInput& recording) {
   return beyond_run_to_run({expected - error, expected, expected + error});
 }
 
-void drop_synchronisations(StreamReplayInput& recording, const EventFilter& which) {
+void drop_synchronizations(StreamReplayInput& recording, const EventFilter& which) {
   for (HostEvent& event : recording.events) {
     if (!which(event)) continue;
     if (event.role == HostRole::kSync) event.role = HostRole::kWork;

@@ -93,7 +93,7 @@ Estimate replay_estimate(const StreamReplayInput& recording);
 
 // What-ifs: each changes the recording in place.
 using EventFilter = std::function<bool(const HostEvent&)>;
-void drop_synchronisations(StreamReplayInput& recording, const EventFilter& which);
+void drop_synchronizations(StreamReplayInput& recording, const EventFilter& which);
 void make_asynchronous(StreamReplayInput& recording, const EventFilter& which, double bandwidth_bytes_per_ns,
                        const std::vector<model::DeviceOp>& operations, double enqueue_cost_ns);
 // The copies run beside everything else; what followed one on its stream waits for it, as for an event.

@@ -17,7 +17,6 @@ namespace gpuwatch::report {
 namespace {
 
 using advise::Finding;
-using advise::Severity;
 using attribute::RankAttribution;
 
 std::string clean(const std::string& text) {
@@ -40,10 +39,6 @@ fmt::color verdict_color(const std::string& id) {
   if (id == "healthy" || id == "cpu-job" || id == "compute-bound") return fmt::color::green;
   return id == "too-short" || id == "cannot-tell" || id == "no-training" ? fmt::color::yellow
                                                                          : fmt::color::red;
-}
-
-bool is_complaint(const Finding& finding) {
-  return finding.severity != Severity::kInfo;
 }
 
 // ---- the job --------------------------------------------------------------------------------------------
@@ -220,7 +215,7 @@ void write_findings(Layout& layout, const std::vector<Finding>& findings) {
   size_t number = 0;
   bool is_after_another = false;
   for (const Finding& finding : findings) {
-    if (!is_complaint(finding)) continue;
+    if (!finding.is_complaint()) continue;
     layout.blank();
     const std::string fix = fix_words(finding, is_after_another && !finding.is_conditional);
     layout.both_ends(fmt::format("{}. {}", ++number, fix), gain_words(layout, finding), kIndent);
@@ -235,7 +230,7 @@ void write_findings(Layout& layout, const std::vector<Finding>& findings) {
 
 void write_notes(Layout& layout, const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
-    if (is_complaint(finding) || finding.id == "healthy") continue;
+    if (finding.is_complaint() || finding.id == "healthy") continue;
     const std::string fix = clean(finding.fix.summary);
     layout.labelled("note", clean(finding.title) + (fix.empty() ? "" : ". " + fix));
   }
@@ -272,12 +267,11 @@ std::string confidence_words(const Report& report) {
   return (replay ? trust_words(*replay) : "") + joined(parts);
 }
 
-std::string next_words(const Report& report) {
+std::string next_words(const Report& report, const Finding* first) {
   const std::string& verdict = report.diagnosis.verdict.id;
-  for (const Finding& finding : report.diagnosis.findings) {
-    if (!is_complaint(finding)) continue;
+  if (first) {
     const std::string where =
-        finding.fix.location.empty() ? "" : fmt::format(" ({})", short_location(finding.fix.location));
+        first->fix.location.empty() ? "" : fmt::format(" ({})", short_location(first->fix.location));
     return fmt::format("make change 1{}, run again and compare", where);
   }
   if (verdict == "too-short") return "record a longer run";
@@ -285,10 +279,9 @@ std::string next_words(const Report& report) {
 }
 
 void write_next(Layout& layout, const Report& report) {
-  layout.labelled("next", next_words(report));
-  const auto& findings = report.diagnosis.findings;
-  const auto first = std::ranges::find_if(findings, is_complaint);
-  if (first != findings.end()) layout.labelled("learn more", "gpuwatch explain " + first->id);
+  const Finding* first = advise::first_complaint(report.diagnosis.findings);
+  layout.labelled("next", next_words(report, first));
+  if (first) layout.labelled("learn more", "gpuwatch explain " + first->id);
 }
 
 void write_limits(Layout& layout, const std::vector<advise::Limit>& limits, bool all) {

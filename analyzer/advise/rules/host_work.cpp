@@ -87,7 +87,7 @@ Finding describe(const RuleInput& input, double share, uint32_t call) {
 // the bottleneck (sync-per-step).
 bool would_be_hidden(const RuleInput& input, const HostWork& work) {
   predict::StreamReplayInput running = *input.assumed_streams;
-  predict::drop_synchronisations(
+  predict::drop_synchronizations(
       running, [&](const predict::HostEvent& event) { return is_sync_point(input, event); });
   return predict::replay(running).step_ms <= predict::replay(work.without).step_ms * kLeastSpeedup;
 }

@@ -71,7 +71,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   for (auto& [address, place] : places(input)) {
     if (double(place.members.size()) < kLeastPerStep * double(input.rank.steps.size())) continue;
     predict::StreamReplayInput changed = *input.assumed_streams;
-    predict::drop_synchronisations(changed, [&](const HostEvent& event) {
+    predict::drop_synchronizations(changed, [&](const HostEvent& event) {
       return std::binary_search(place.members.begin(), place.members.end(),
                                 uint64_t{event.thread} << 32 | event.call);
     });

@@ -65,7 +65,7 @@ TEST(StreamReplay, ReproducesRandomSteps) {
 TEST(StreamReplay, LetsTheHostRunAheadWithoutItsSynchronisation) {
   std::vector<Action> step = {{.gap_us = 200, .device_us = 300}, kSync};
   StreamReplayInput recording = record(step);
-  drop_synchronisations(recording, [](const HostEvent& event) { return event.op_class == OpClass::Sync; });
+  drop_synchronizations(recording, [](const HostEvent& event) { return event.op_class == OpClass::Sync; });
   step.pop_back();
   double really = test::device_step_us(step, kSteps) / 1e3;
   EXPECT_NEAR(replay(recording).step_ms, really, really * 0.02);
