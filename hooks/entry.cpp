@@ -18,6 +18,7 @@
 #include "hooks/nccl/nccl.h"
 #include "hooks/nvtx/nvtx.h"
 #include "hooks/python/python.h"
+#include "hooks/stacks/training_stacks.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/log.h"
 #include "libinject/context/sampler.h"
@@ -65,6 +66,7 @@ void write_operations() noexcept {
   record::on_file_start(python::on_recording);
   record::on_file_start(nvtx::on_recording);
   context::add_sample_source(cuda::nvml::sample);
+  context::add_sample_source(stacks::watch_training_thread);
   libc::arm();
   // A job that leaves by os._exit() would lose its last half second of device records.
   libc::set_before_quick_exit(cupti::before_exit);

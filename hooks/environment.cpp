@@ -19,6 +19,7 @@ constexpr const char* kVariables[] = {
     "PYTORCH_ALLOC_CONF",
     "TORCH_DISTRIBUTED_DEBUG",
     "TORCH_LOGS",
+    "TORCH_SHOW_CPP_STACKTRACES",
     "PYTHONDEVMODE",
     "PYTHONMALLOC",
     "PYTHONTRACEMALLOC",

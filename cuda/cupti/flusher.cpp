@@ -2,9 +2,6 @@
 #include "cuda/cupti/flusher.h"
 
 #include <linux/futex.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/prctl.h>
 #include <time.h>
 
 #include <atomic>
@@ -13,6 +10,7 @@
 #include "cuda/cupti/session.h"
 #include "libinject/base/errno_guard.h"
 #include "libinject/base/syscall.h"
+#include "libinject/record/own_thread.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/fork_epoch.h"
 
@@ -45,19 +43,9 @@ uint64_t device_now_ns() noexcept {
   return g_api->cuptiGetTimestamp(&now) == CUPTI_SUCCESS ? now : 0;
 }
 
-void introduce() noexcept {
-  constexpr char kName[] = "gpuwatch";
-  base::raw_syscall(SYS_prctl, PR_SET_NAME, base::address(kName));
-  trace::ThreadNameFields fields;
-  fields.process = record::process_ordinal();
-  fields.thread = static_cast<uint32_t>(base::sys_gettid());
-  fields.name = record::intern(kName);
-  record::put(fields);
-}
-
 void* run(void*) noexcept {
   const record::Quiet quiet;  // CUPTI takes locks and waits in here
-  introduce();
+  record::name_own_thread();
   while (g_phase.load(std::memory_order_acquire) == kRunning) {
     wait_while(g_phase, kRunning, kPeriodMs);
     if (!record::is_recording()) break;
@@ -70,18 +58,6 @@ void* run(void*) noexcept {
 
 void at_exit(int, void*) noexcept {
   finish_flusher(kExitLimitMs);
-}
-
-bool create_thread() noexcept {
-  if (!pthread_create || !pthread_detach || !pthread_sigmask) return false;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  pthread_t thread;
-  const bool created = pthread_create(&thread, nullptr, run, nullptr) == 0;
-  if (created) pthread_detach(thread);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return created;
 }
 
 }  // namespace
@@ -101,7 +77,7 @@ void start_waiting() noexcept {
   const base::ErrnoGuard keep_errno;
   const record::Quiet quiet;
   g_phase.store(kRunning, std::memory_order_release);
-  if (create_thread()) return;
+  if (record::start_own_thread(run)) return;
   g_phase.store(kDone, std::memory_order_release);
   record::put_source("cupti",
                      {trace::SourceState::Partial,

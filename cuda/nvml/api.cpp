@@ -23,6 +23,7 @@ void find_nvml(void* library, Api* api) noexcept {
        "nvmlDeviceGetCurrentClocksThrottleReasons");  // its name before driver 535
   find(library, &api->power, "nvmlDeviceGetPowerUsage");
   find(library, &api->power_limit, "nvmlDeviceGetEnforcedPowerLimit");
+  find(library, &api->power_limit_default, "nvmlDeviceGetPowerManagementDefaultLimit");
   find(library, &api->temperature, "nvmlDeviceGetTemperature");
   find(library, &api->pcie_generation, "nvmlDeviceGetCurrPcieLinkGeneration");
   find(library, &api->pcie_generation_max, "nvmlDeviceGetMaxPcieLinkGeneration");
@@ -32,6 +33,7 @@ void find_nvml(void* library, Api* api) noexcept {
   find(library, &api->utilization, "nvmlDeviceGetUtilizationRates");
   find(library, &api->processes, "nvmlDeviceGetComputeRunningProcesses_v3");
   find(library, &api->processes, "nvmlDeviceGetComputeRunningProcesses_v2");
+  find(library, &api->process_utilization, "nvmlDeviceGetProcessUtilization");
 }
 
 const char* load_all(Api* api) noexcept {

@@ -11,6 +11,7 @@ namespace gpuwatch::cuda::nvml {
 
 using Return = int;
 inline constexpr Return kSuccess = 0;
+inline constexpr Return kNotFound = 6;
 inline constexpr Return kInsufficientSize = 7;
 inline constexpr int kClockSm = 1;
 inline constexpr int kTemperatureGpu = 0;
@@ -30,6 +31,12 @@ struct ProcessInfo {  // of the _v2 and _v3 functions
   unsigned gpu_instance, compute_instance;
 };
 
+struct UtilizationSample {  // of a process that used the device since the time that was asked about
+  unsigned pid;
+  unsigned long long microseconds;
+  unsigned sm, memory, encoder, decoder;  // per cent
+};
+
 struct Api {
   // NVML. Those marked * may be null.
   Return (*init)();
@@ -39,6 +46,7 @@ struct Api {
   Return (*clock_reasons)(Device, unsigned long long* bits);   // *
   Return (*power)(Device, unsigned* mw);                       // *
   Return (*power_limit)(Device, unsigned* mw);                 // *
+  Return (*power_limit_default)(Device, unsigned* mw);         // *
   Return (*temperature)(Device, int sensor, unsigned* c);      // *
   Return (*pcie_generation)(Device, unsigned*);                // *
   Return (*pcie_generation_max)(Device, unsigned*);            // *
@@ -47,6 +55,8 @@ struct Api {
   Return (*memory)(Device, Memory*);                           // *
   Return (*utilization)(Device, Utilization*);                 // *
   Return (*processes)(Device, unsigned* count, ProcessInfo*);  // *
+  Return (*process_utilization)(Device, UtilizationSample*, unsigned* count,
+                                unsigned long long seen_until_microseconds);  // *
   // CUDA's driver: NVML numbers devices by itself and knows nothing of CUDA_VISIBLE_DEVICES.
   int (*device_count)(int*);
   int (*pci_bus_id)(char*, int size, int device);

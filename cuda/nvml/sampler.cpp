@@ -25,8 +25,9 @@ constexpr char kWithoutNvml[] = "no GPU clocks, power or utilization";
 struct Known {
   bool is_looked_up = false;
   Device handle = nullptr;  // null: NVML does not know it
-  unsigned clock_max_mhz = 0, pcie_generation_max = 0, pcie_width_max = 0;
+  unsigned clock_max_mhz = 0, pcie_generation_max = 0, pcie_width_max = 0, power_limit_default_mw = 0;
   int numa_node = -1;
+  unsigned long long seen_until_microseconds = 0;  // of the last utilization sample of its processes
 };
 
 constinit Api g_api{};
@@ -37,6 +38,8 @@ constinit bool g_is_initialised = false;
 constinit bool g_is_given_up = false;
 constinit uint64_t g_next = 0;  // ticks
 constinit Known g_known[kMaxDevices]{};
+constinit bool g_has_told_devices = false;
+constinit int g_next_unused = 0;
 
 template <class... Arguments, class... Given>
 unsigned ask(Return (*function)(Device, Arguments...), Device device, Given... given) noexcept {
@@ -57,7 +60,7 @@ int read_numa_node(const char* bus_id) noexcept {
   return node;
 }
 
-const Known& look_up(int device) noexcept {
+Known& look_up(int device) noexcept {
   Known& known = g_known[device];
   if (known.is_looked_up) return known;
   known.is_looked_up = true;
@@ -68,6 +71,7 @@ const Known& look_up(int device) noexcept {
   known.clock_max_mhz = ask(g_api.clock_max, known.handle, kClockSm);
   known.pcie_generation_max = ask(g_api.pcie_generation_max, known.handle);
   known.pcie_width_max = ask(g_api.pcie_width_max, known.handle);
+  known.power_limit_default_mw = ask(g_api.power_limit_default, known.handle);
   known.numa_node = read_numa_node(bus_id);
   return known;
 }
@@ -93,18 +97,37 @@ bool is_of_this_run(uint32_t pid, uint32_t own, uint32_t own_parent) noexcept {
   return parent == own || (parent == own_parent && parent > 1);
 }
 
+// SM utilization of the processes that are not of this run, since the last sample. Only where this process is
+// known by its pid, so that the others are the others.
+void add_other_utilization(Known& known, uint32_t own, uint32_t own_parent,
+                           trace::DeviceSampleFields* fields) noexcept {
+  UtilizationSample samples[kMaxProcesses];
+  unsigned count = kMaxProcesses;
+  if (!g_api.process_utilization) return;
+  const Return result =
+      g_api.process_utilization(known.handle, samples, &count, known.seen_until_microseconds);
+  if (result != kSuccess && result != kNotFound) return;  // not found: no process computed
+  if (result == kNotFound) count = 0;
+  fields->is_other_utilization_known = 1;
+  for (unsigned i = 0; i < count && i < kMaxProcesses; ++i) {
+    if (samples[i].microseconds > known.seen_until_microseconds)
+      known.seen_until_microseconds = samples[i].microseconds;
+    if (!is_of_this_run(samples[i].pid, own, own_parent)) fields->other_utilization_percent += samples[i].sm;
+  }
+}
+
 // In a container NVML gives the pids of the host: then this process is not in its own list, and stands for
 // one of it.
-void count_others(Device device, trace::DeviceSampleFields* fields) noexcept {
+void count_others(Known& known, trace::DeviceSampleFields* fields) noexcept {
   ProcessInfo processes[kMaxProcesses];
   unsigned count = kMaxProcesses;
   if (!g_api.processes) return;
-  const Return result = g_api.processes(device, &count, processes);
+  const Return result = g_api.processes(known.handle, &count, processes);
   if (result != kSuccess && result != kInsufficientSize) return;
   const unsigned told = result == kSuccess ? (count < kMaxProcesses ? count : kMaxProcesses) : 0;
   const auto own = static_cast<uint32_t>(base::sys_getpid());
   const auto own_parent = static_cast<uint32_t>(base::raw_syscall(SYS_getppid));
-  bool has_own = false;
+  bool has_own = fields->is_unused;  // not to be subtracted there
   unsigned others = 0;
   uint64_t bytes = 0;
   for (unsigned i = 0; i < told; ++i) {
@@ -116,10 +139,24 @@ void count_others(Device device, trace::DeviceSampleFields* fields) noexcept {
   if (told < count) others = count;  // more than fit: their number alone
   fields->other_processes = has_own || others == 0 ? others : others - 1;
   fields->other_memory_bytes = has_own ? bytes : 0;
+  if (has_own && !fields->is_unused && others) add_other_utilization(known, own, own_parent, fields);
+}
+
+void put_shared_fields(Known& known, trace::DeviceSampleFields* fields) noexcept {
+  Memory memory;
+  if (g_api.memory && g_api.memory(known.handle, &memory) == kSuccess) {
+    fields->memory_used_bytes = memory.used;
+    fields->memory_bytes = memory.total;
+  }
+  Utilization utilization;
+  if (g_api.utilization && g_api.utilization(known.handle, &utilization) == kSuccess)
+    fields->utilization_percent = utilization.gpu;
+  count_others(known, fields);
+  fields->numa_node = known.numa_node;
 }
 
 void put_device(int device, uint64_t now) noexcept {
-  const Known& known = look_up(device);
+  Known& known = look_up(device);
   if (!known.handle) return;
   trace::DeviceSampleFields fields;
   fields.process = record::process_ordinal();
@@ -132,21 +169,26 @@ void put_device(int device, uint64_t now) noexcept {
     fields.throttle_reasons = reasons;
   fields.power_mw = ask(g_api.power, known.handle);
   fields.power_limit_mw = ask(g_api.power_limit, known.handle);
+  fields.power_limit_default_mw = known.power_limit_default_mw;
   fields.temperature_c = ask(g_api.temperature, known.handle, kTemperatureGpu);
   fields.pcie_generation = ask(g_api.pcie_generation, known.handle);
   fields.pcie_generation_max = known.pcie_generation_max;
   fields.pcie_width = ask(g_api.pcie_width, known.handle);
   fields.pcie_width_max = known.pcie_width_max;
-  Memory memory;
-  if (g_api.memory && g_api.memory(known.handle, &memory) == kSuccess) {
-    fields.memory_used_bytes = memory.used;
-    fields.memory_bytes = memory.total;
-  }
-  Utilization utilization;
-  if (g_api.utilization && g_api.utilization(known.handle, &utilization) == kSuccess)
-    fields.utilization_percent = utilization.gpu;
-  count_others(known.handle, &fields);
-  fields.numa_node = known.numa_node;
+  put_shared_fields(known, &fields);
+  record::put(fields);
+}
+
+// Of a visible device that this process does not use: whether anybody else does.
+void put_unused_device(int device, uint64_t now) noexcept {
+  Known& known = look_up(device);
+  if (!known.handle) return;
+  trace::DeviceSampleFields fields;
+  fields.process = record::process_ordinal();
+  fields.ticks = now;
+  fields.device = static_cast<uint32_t>(device);
+  fields.is_unused = 1;
+  put_shared_fields(known, &fields);
   record::put(fields);
 }
 
@@ -185,10 +227,26 @@ bool is_in_use(int device) noexcept {
   return g_api.context_state(device, &flags, &is_active) == 0 && is_active;
 }
 
+// One of them with each sample: a machine has eight, and a sample of each would make samples rarer.
+void sample_unused(int count, uint64_t now) noexcept {
+  if (!g_has_told_devices) {
+    base::Text<24> text;
+    record::put_fact("cuda_devices", text.add(static_cast<uint64_t>(count)).c_str());
+    g_has_told_devices = true;
+  }
+  for (int i = 0; i < count; ++i) {
+    const int device = g_next_unused++ % count;
+    if (is_in_use(device)) continue;
+    put_unused_device(device, now);
+    return;
+  }
+}
+
 }  // namespace
 
 GW_COLD void prepare() noexcept {
   g_epoch = runtime::epoch();
+  g_has_told_devices = false;
   record::put_source("nvml", {trace::SourceState::Absent, "no GPU was in use when samples were taken"});
   g_is_wanted.store(true, std::memory_order_release);
 }
@@ -202,11 +260,15 @@ GW_COLD void sample(uint64_t now) noexcept {
   if (!is_loaded()) return;
   if (g_api.device_count(&count) != 0) return;  // the driver is not initialised yet
   const uint64_t begin = base::ticks();
-  for (int device = 0; device < count && device < kMaxDevices; ++device) {
+  if (count > kMaxDevices) count = kMaxDevices;
+  bool is_any_used = false;
+  for (int device = 0; device < count; ++device) {
     if (!is_in_use(device)) continue;
     if (!is_initialised()) return;
+    is_any_used = true;
     put_device(device, now);
   }
+  if (is_any_used) sample_unused(count, now);
   g_next = now + kPeriodsOfCost * (base::ticks() - begin);
 }
 

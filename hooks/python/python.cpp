@@ -8,6 +8,7 @@
 #include "hooks/python/interpreter/interpreter_entry.h"
 #include "hooks/python/interpreter/object.h"
 #include "hooks/python/pytorch/checkpoint.h"
+#include "hooks/python/pytorch/evaluation.h"
 #include "hooks/python/pytorch/fetch.h"
 #include "hooks/python/pytorch/loader.h"
 #include "hooks/python/pytorch/optimizer.h"
@@ -34,6 +35,7 @@ constinit TorchModule g_torch_modules[] = {
     {"torch.utils.data._utils.pin_memory", wrap_pinning, false, 0},
     {"torch.optim.optimizer", watch_optimizers, false, 0},
     {"torch.serialization", wrap_checkpoints, false, 0},
+    {"torch.nn.modules.module", wrap_module_eval, false, 0},
 };
 
 constexpr struct {
@@ -49,6 +51,7 @@ constexpr struct {
     {kSteps, "optimizer steps"},
     {kCheckpoints, "checkpoints"},
     {kStateful, "all of StatefulDataLoader"},
+    {kEvaluations, "evaluations without a loader"},
 };
 
 TorchModule* find_torch_module(const char* module_name) noexcept {

@@ -88,6 +88,10 @@ const unwind::PythonRuntime* walkable_python() noexcept {
   return g_is_walkable ? &g_python : nullptr;
 }
 
+uint64_t python_thread_state() noexcept {
+  return g_is_walkable ? reinterpret_cast<uint64_t>(g_thread_state()) : 0;
+}
+
 GW_COLD void prepare_native_stacks() noexcept {
   const bool has_python = dlsym && dlsym(RTLD_DEFAULT, "Py_IsInitialized");
   if (has_python || g_has_native_stacks.load(std::memory_order_relaxed)) return;
@@ -113,11 +117,11 @@ GW_COLD uint32_t intern_stack(unwind::ForeignMemory& memory, const unwind::Pytho
 namespace {
 
 uint32_t python_stack_now() noexcept {
-  void* const thread = g_thread_state();
+  const uint64_t thread = python_thread_state();
   if (!thread) return 0;
   unwind::ForeignMemory memory(static_cast<uint32_t>(base::sys_getpid()));
   unwind::PythonStack stack;
-  const bool is_captured = unwind::capture(memory, g_python, reinterpret_cast<uint64_t>(thread), stack);
+  const bool is_captured = unwind::capture(memory, g_python, thread, stack);
   return is_captured ? intern_stack(memory, g_python, stack) : 0;
 }
 

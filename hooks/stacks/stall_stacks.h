@@ -57,6 +57,9 @@ inline void note_native_training_thread() noexcept {
 // The interpreter given to use_python(); null if there is none.
 const unwind::PythonRuntime* walkable_python() noexcept;
 
+// The calling thread's PyThreadState; 0 without one, or without walkable_python().
+uint64_t python_thread_state() noexcept;
+
 // The text of a stack, interned; described only if its hash is new. 0 if it cannot be read.
 uint32_t intern_stack(unwind::ForeignMemory& memory, const unwind::PythonRuntime& python,
                       const unwind::PythonStack& stack) noexcept;

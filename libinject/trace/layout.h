@@ -9,7 +9,7 @@
 namespace gpuwatch::trace {
 
 inline constexpr uint16_t kMajorVersion = 1;  // a reader refuses a newer major
-inline constexpr uint16_t kMinorVersion = 3;  // additions that an older reader may ignore
+inline constexpr uint16_t kMinorVersion = 4;  // additions that an older reader may ignore
 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kSegmentBytes = 4u << 20;  // the file grows, and is mapped, in steps of this size
@@ -36,6 +36,20 @@ inline constexpr uint8_t kDestinationPageable = 64;
 // 128 is reserved: until 1.2 it meant "nested", and nothing set it.
 
 inline constexpr uint32_t kNoParent = 0xffffffff;
+
+// Field `b` of a Collate record: 8 bits for the number of tensors in the batch, 24 for their KiB, both
+// rounded up or cut to what fits; 0: unknown.
+constexpr uint32_t batch_size(uint32_t tensors, uint64_t bytes) noexcept {
+  constexpr uint64_t kMostKib = 0xffffff;
+  const uint64_t kib = (bytes + 1023) / 1024;
+  return (tensors < 0xff ? tensors : 0xff) << 24 | static_cast<uint32_t>(kib < kMostKib ? kib : kMostKib);
+}
+constexpr uint32_t batch_tensors(uint32_t packed) noexcept {
+  return packed >> 24;
+}
+constexpr uint64_t batch_bytes(uint32_t packed) noexcept {
+  return uint64_t{packed & 0xffffff} << 10;
+}
 
 // GW_TRACE_TABLES(X): X(table, identifier) for every cold table. The tail (a string, or none) is
 // the last field.

@@ -37,20 +37,34 @@ def samples(inject, workloads, tmp_path, run_dir):
 
 @pytest.mark.parametrize("settings", [HEALTHY, THROTTLED])
 def test_samples_are_what_the_device_said(samples, settings):
-    rows, source = samples({**settings, "devices": 2, "memory_gib": 3})
+    rows, source = samples({**settings, "devices": 1, "memory_gib": 3, "power_limit_default_mw": 750000})
     assert source == ("On", "on")
-    assert {row["device"] for row in rows} == {0, 1}
+    assert {row["device"] for row in rows} == {0}
     for row in rows:
-        told = {key: row[key] for key in settings}
-        # Each device draws a milliwatt more than the one before it in CUDA's order, which is not NVML's.
-        assert told == {**settings, "power_mw": settings["power_mw"] + row["device"]}
+        assert {key: row[key] for key in settings} == settings
         assert (row["memory_bytes"], row["other_processes"], row["other_memory_bytes"]) == (3 << 30, 0, 0)
+        assert (row["power_limit_default_mw"], row["is_unused"]) == (750000, 0)
+        assert row["memory_used_bytes"] > 0
+
+
+def test_a_device_that_is_not_used_says_who_else_uses_it(samples):
+    """NVML's numbers are not CUDA's: the program allocated on CUDA's first device."""
+    rows, _ = samples({"devices": 2, "utilization_percent": 37, "other_processes": 1, "other_process_kib": 2048,
+                       "other_process_utilization_percent": 11})  # fmt: skip
+    used = [row for row in rows if row["device"] == 0]
+    unused = [row for row in rows if row["device"] == 1]
+    assert used and unused
+    assert {(row["is_unused"], row["utilization_percent"], row["other_processes"]) for row in used} == {(0, 37, 1)}
+    for row in unused:
+        assert (row["is_unused"], row["utilization_percent"], row["other_processes"]) == (1, 11, 1)
+        assert (row["memory_used_bytes"], row["sm_clock_mhz"]) == (2048 << 10, 0)
 
 
 def test_other_processes_are_counted_without_this_one(samples):
-    rows, _ = samples({"other_processes": 3, "other_process_kib": 2048})
+    rows, _ = samples({"other_processes": 3, "other_process_kib": 2048, "other_process_utilization_percent": 9})
     assert rows
     assert {(row["other_processes"], row["other_memory_bytes"]) for row in rows} == {(3, 3 * (2048 << 10))}
+    assert {(row["is_other_utilization_known"], row["other_utilization_percent"]) for row in rows} == {(1, 27)}
 
 
 def test_without_the_library_the_source_says_so(samples, sim_lib, tmp_path):

@@ -51,7 +51,8 @@ TABLES = {
         "DeviceSample",
         "process:I ticks:Q device:I sm_clock_mhz:I sm_clock_max_mhz:I throttle_reasons:Q power_mw:I power_limit_mw:I "
         "temperature_c:I pcie_generation:I pcie_generation_max:I pcie_width:I pcie_width_max:I memory_used_bytes:Q "
-        "memory_bytes:Q utilization_percent:I other_processes:I other_memory_bytes:Q numa_node:i",
+        "memory_bytes:Q utilization_percent:I other_processes:I other_memory_bytes:Q numa_node:i "
+        "power_limit_default_mw:I other_utilization_percent:I is_other_utilization_known:B is_unused:B",
     ),
     b"ENDP": ("ProcessEnd", "process:I reason:B code:i ticks:Q"),
 }
@@ -87,15 +88,24 @@ class Call:
 
 @dataclass
 class Stack:
-    """Where the job's code was, innermost frame first; of a worker, as its consumer saw it, if worker_pid is set."""
+    """Where the job's code was, innermost frame first. With sampled_pid a sample, else of a stall of this thread."""
 
     process: int
+    pid: int
     thread: int
     name: str  # of the operation
     begin_ns: float
     frames: list
     weight_ns: float = 0
-    worker_pid: int = 0
+    sampled_pid: int = 0
+
+    @property
+    def is_of_worker(self):
+        return self.sampled_pid not in (0, self.pid)
+
+    @property
+    def is_of_training(self):
+        return self.sampled_pid == self.pid
 
 
 @dataclass
@@ -237,7 +247,7 @@ class FileReader:
             if kind in (11, 12):
                 weight = now(start + (span * 1024 if flags & LONG_SPAN else span)) - now(start)
                 frames = self.texts.get(a, "").splitlines()
-                trace.stacks.append(Stack(process, thread, operation["name"], now(start), frames, weight, b))
+                trace.stacks.append(Stack(process, pids[process], thread, operation["name"], now(start), frames, weight, b))
             if kind != 1:
                 continue
             op_class = OP_CLASSES.get(operation["op_class"], str(operation["op_class"]))

@@ -64,7 +64,7 @@ def test_stall_carries_the_stack_that_the_program_logged(interpreter, run_watche
     assert watched.returncode == 0, watched.stderr
     trace, told = watched.trace, watched.result
     assert trace.state("stacks") == "On"
-    stacks = sorted((stack for stack in trace.stacks if not stack.worker_pid), key=lambda stack: stack.begin_ns)
+    stacks = sorted((stack for stack in trace.stacks if not stack.sampled_pid), key=lambda stack: stack.begin_ns)
     assert {stack.thread for stack in stacks} == {told["thread"]}
     sleeps = [stack for stack in stacks if stack.name in ("clock_nanosleep", "select")]  # of 3.11 and newer, of older
     begins = [stack.begin_ns for stack in sleeps]
@@ -89,10 +89,10 @@ def test_workers_are_seen_where_their_own_log_has_them(interpreter, context, run
     agree = {"decode": 0, "augment": 0}
     compared = 0
     logs = {int(pid): sorted(log) for pid, log in watched.result["log"].items()}
-    samples = [stack for stack in trace.stacks if stack.worker_pid]
-    assert {sample.worker_pid for sample in samples} <= set(logs)
+    samples = [stack for stack in trace.stacks if stack.is_of_worker]
+    assert {sample.sampled_pid for sample in samples} <= set(logs)
     for sample in samples:
-        log = logs[sample.worker_pid]
+        log = logs[sample.sampled_pid]
         place = bisect.bisect_right(log, [sample.begin_ns, math.inf, ""])
         running = log[place - 1] if place else None
         if running is None or sample.begin_ns > running[1]:
@@ -116,6 +116,44 @@ def test_workers_are_seen_where_their_own_log_has_them(interpreter, context, run
     assert abs(seen["decode"] / count - expected) <= 4 * error, (seen, expected)
 
 
+@ALL
+def test_training_thread_is_seen_where_its_own_log_has_it(interpreter, run_watched):
+    watched = run_watched([interpreter, PROGRAMS / "training_places.py"], env=PATHS)
+    assert watched.returncode == 0, watched.stderr
+    trace, told = watched.trace, watched.result
+    assert trace.state("training stacks") == "On"
+    log = told["log"]
+    seen = {"tokenize": 0, "measure": 0}
+    compared = agree = 0
+    for sample in trace.stacks:
+        if not sample.is_of_training:
+            continue
+        place = bisect.bisect_right(log, [sample.begin_ns, math.inf, ""])
+        running = log[place - 1] if place else None
+        if running is None or sample.begin_ns > running[1]:
+            continue
+        names = [frame.rpartition(" ")[2] for frame in sample.frames]
+        compared += 1
+        agree += running[2] in names
+        seen[running[2]] += 1
+    # Some 16 a second, less on a busy machine; between its time and the reading of frames a sample may lose its CPU.
+    assert compared >= 20
+    assert agree >= 0.9 * compared
+    inside = {name: sum(end - begin for begin, end, function in log if function == name) for name in seen}
+    expected = inside["measure"] / sum(inside.values())
+    error = math.sqrt(expected * (1 - expected) / compared)
+    assert abs(seen["measure"] / compared - expected) <= 4 * error, (seen, expected)
+
+
+@ALL
+def test_no_thread_of_ours_is_there_at_a_fork(interpreter, run_watched):
+    told = run_watched([interpreter, PROGRAMS / "training_places.py"], env=PATHS).result
+    before, after, in_child = zip(*told["forks"])
+    assert sum(before) >= 1  # else the rest proves nothing
+    assert set(after) == set(in_child) == {0}
+    assert told["warnings"] == []
+
+
 def test_sliced_waits_answer_as_whole_ones(run_plain, run_watched):
     script = [sys.executable, PROGRAMS / "sliced_waits.py"]
     plain = run_plain(script, env=PATHS)
@@ -129,7 +167,7 @@ def test_sliced_waits_answer_as_whole_ones(run_plain, run_watched):
     results = [[row[:2] for row in told["results"] if not row[0].endswith("interrupted")] for told in (wanted, got)]
     assert results[0] == results[1]
     assert got["left"] == wanted["left"]
-    assert [stack for stack in watched.trace.stacks if stack.worker_pid], "nothing was cut into slices"
+    assert [stack for stack in watched.trace.stacks if stack.is_of_worker], "nothing was cut into slices"
     least_late = {}
     for name, _, expected, took in got["results"]:
         if expected is None:

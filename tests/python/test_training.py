@@ -91,7 +91,7 @@ def check_configuration(trace, options):
     assert loader["class_name"] == "DataLoader"
     assert loader["dataset"] == ("Stream" if "iterable" in options else "Samples")
     assert loader["sampler"] == ("_InfiniteConstantSampler" if "iterable" in options else "RandomSampler")
-    assert loader["start_method"] == (options.get("context", "fork") if workers else "")
+    assert loader["start_method"] == (options.get("context", "fork"))
     line = next(i for i, text in enumerate((PROGRAMS / "train.py").read_text().splitlines(), 1) if "return DataLoader(" in text)
     assert loader["location"] == f"{PROGRAMS / 'train.py'}:{line}"
 

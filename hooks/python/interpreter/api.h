@@ -67,6 +67,7 @@ inline constexpr int kOneObject = 0x8;  // METH_O
   X(int, PyList_Append, (PyObject*, PyObject*))                       \
   X(PyObject*, PyDict_GetItemString, (PyObject*, const char*))        \
   X(PyObject*, PyDict_Keys, (PyObject*))                              \
+  X(PyObject*, PyDict_Values, (PyObject*))                            \
   X(PyObject*, PyLong_FromLong, (long))                               \
   X(long, PyLong_AsLong, (PyObject*))                                 \
   X(const char*, PyUnicode_AsUTF8AndSize, (PyObject*, SsizeT*))       \

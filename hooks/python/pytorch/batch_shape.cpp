@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "libinject/trace/layout.h"
+
 namespace gpuwatch::hooks::python {
 
 namespace {
@@ -10,7 +12,7 @@ namespace {
 constexpr SsizeT kMostSamples = 256;  // some 50 us; the rest of a large batch is like them
 constexpr SsizeT kMostFields = 8;
 
-Name g_ndim("ndim"), g_numel("numel"), g_size("size");
+Name g_ndim("ndim"), g_numel("numel"), g_element_size("element_size"), g_size("size");
 
 Ref member(const char* module_name, const char* name) noexcept {
   PyObject* module = loaded_module(module_name);
@@ -145,6 +147,63 @@ bool SampleSizes::compare(PyObject* batch, trace::ShapeDetail* shape) const noex
   *shape =
       trace::ShapeDetail(elements_, static_cast<uint64_t>(padded), static_cast<uint32_t>(longest), seen_);
   return true;
+}
+
+namespace {
+
+long asked(PyObject* object, Name& method) noexcept {
+  const Ref bound = attribute(object, method);
+  const Ref answer(bound ? g_api.PyObject_CallFunctionObjArgs(bound.get(), nullptr) : nullptr);
+  if (!answer) g_api.PyErr_Clear();
+  return answer ? to_long(answer.get(), 0) : 0;
+}
+
+class TensorCount {
+ public:
+  TensorCount() noexcept
+      : list_(member("builtins", "list")),
+        tuple_(member("builtins", "tuple")),
+        dict_(member("builtins", "dict")),
+        tensor_(member("torch", "Tensor")) {}
+
+  void add(PyObject* object, int depth) noexcept {
+    if (is(object, tensor_)) {
+      ++tensors_;
+      bytes_ += static_cast<uint64_t>(std::max(asked(object, g_numel), 0L)) *
+                static_cast<uint64_t>(std::max(asked(object, g_element_size), 0L));
+      return;
+    }
+    const Ref values(is(object, dict_) ? g_api.PyDict_Values(object) : nullptr);
+    PyObject* const fields = is(object, dict_) ? values.get() : object;
+    if (!fields || depth == 0 || (!values && !is(object, list_) && !is(object, tuple_))) return;
+    const SsizeT count = std::min(size(fields), kMostTensors);
+    for (SsizeT i = 0; i < count; ++i)
+      if (const Ref field = item(fields, i)) add(field.get(), depth - 1);
+  }
+
+  uint32_t packed() const noexcept { return trace::batch_size(tensors_, bytes_); }
+
+ private:
+  static constexpr SsizeT kMostTensors = 64;  // some 20 us; a list of more is no collated batch
+  Ref list_, tuple_, dict_, tensor_;
+  uint32_t tensors_ = 0;
+  uint64_t bytes_ = 0;
+};
+
+}  // namespace
+
+uint32_t tensors_in(PyObject* batch) noexcept {
+  const ErrorGuard guard;
+  if (has_torch_function_mode()) return 0;
+  Ref made = Ref::of_borrowed(batch);
+#define GW_FRAMEWORK_BATCH(module_prefix, name) \
+  if (class_is_from(batch, module_prefix)) made = attribute(batch, name);
+#include "libinject/trace/frameworks.def"
+  if (!made) return 0;
+  constexpr int kDepth = 2;  // ((image, mask), label)
+  TensorCount count;
+  count.add(made.get(), kDepth);
+  return count.packed();
 }
 
 }  // namespace gpuwatch::hooks::python

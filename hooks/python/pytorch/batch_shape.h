@@ -46,4 +46,8 @@ class SampleSizes {
   uint32_t samples_ = 0, seen_ = 0;
 };
 
+// Number and size of the tensors in a batch, as field `b` of a Collate record has them (trace::batch_size()).
+// 0 where there is none, or what there is could not be asked without calling the program's code.
+uint32_t tensors_in(PyObject* batch) noexcept;
+
 }  // namespace gpuwatch::hooks::python

@@ -23,6 +23,7 @@ struct Switch {
 constinit Switch g_switches[] = {
     {"torch", "is_anomaly_enabled", "anomaly_mode", false},
     {"torch.autograd", "_profiler_enabled", "profiler", false},
+    {"torch", "are_deterministic_algorithms_enabled", "deterministic_algorithms", false},
 };
 constinit uint64_t g_next_look = 0;
 

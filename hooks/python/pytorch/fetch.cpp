@@ -65,9 +65,11 @@ constexpr uint32_t kEachUntil = 64;
 constexpr uint32_t kOneIn = 17;
 GW_TLS uint32_t t_collated = 0;
 
+bool is_measured(uint32_t number) noexcept {
+  return number < kEachUntil || number % kOneIn == 0;
+}
+
 SampleSizes sizes_of(PyObject* args) noexcept {
-  const uint32_t number = t_collated++;
-  if (number >= kEachUntil && number % kOneIn != 0) return SampleSizes(nullptr);
   const record::Quiet quiet;
   const Ref samples = g_api.PyTuple_Size(args) > 0 ? item(args, 0) : Ref();
   return SampleSizes(samples.get());
@@ -83,13 +85,20 @@ void put_shape(const SampleSizes& sizes, PyObject* batch) noexcept {
   record::mark(id(Op::python_batch_shape), 0, current_loader(), sizes.samples(), shape);
 }
 
+uint32_t size_of(PyObject* batch) noexcept {
+  const record::Quiet quiet;
+  return tensors_in(batch);
+}
+
 // Replaces the user's collate_fn, which is `original`, in the fetcher.
 PyObject* collate(PyObject* original, PyObject* args, PyObject* keywords) {
   if (!record::is_recording()) return g_api.PyObject_Call(original, args, keywords);
-  const SampleSizes sizes = sizes_of(args);
+  const bool measures = is_measured(t_collated++);
+  const SampleSizes sizes = measures ? sizes_of(args) : SampleSizes(nullptr);
   const record::Scope scope = record::enter(id(Op::python_collate));
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
-  record::leave(scope, failed_if_null(result), current_loader(), 0);
+  const uint32_t size = result && measures ? size_of(result) : 0;
+  record::leave(scope, failed_if_null(result), current_loader(), size);
   if (result && sizes.is_known()) put_shape(sizes, result);
   return result;
 }

@@ -207,10 +207,9 @@ trace::LoaderInfoFields describe(PyObject* loader, PyObject* dataset) noexcept {
   fields.num_workers = static_cast<int>(long_attribute(loader, "num_workers", -1));
   fields.batch_size = batch_size_of(loader);
   fields.prefetch_factor = -1;
-  if (fields.num_workers > 0) {
-    fields.start_method = start_method_of(loader);
+  fields.start_method = start_method_of(loader);  // without workers: the one that they would be started by
+  if (fields.num_workers > 0)
     fields.prefetch_factor = static_cast<int>(long_attribute(loader, "prefetch_factor", -1));
-  }
   fields.pin_memory = static_cast<int8_t>(truth_attribute(loader, "pin_memory", -1));
   fields.persistent_workers = static_cast<int8_t>(truth_attribute(loader, "persistent_workers", -1));
   fields.in_order = static_cast<int8_t>(truth_attribute(loader, "in_order", 1));  // always, before torch 2.6

@@ -10,6 +10,6 @@ namespace gpuwatch::hooks::python {
 
 using Parts = uint32_t;
 inline constexpr Parts kEpochs = 1, kFurtherEpochs = 2, kIndices = 4, kReceipts = 8, kFetches = 16,
-                       kPinning = 32, kSteps = 64, kCheckpoints = 128, kStateful = 256;
+                       kPinning = 32, kSteps = 64, kCheckpoints = 128, kStateful = 256, kEvaluations = 512;
 
 }  // namespace gpuwatch::hooks::python

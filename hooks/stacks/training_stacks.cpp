@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hooks/stacks/training_stacks.h"
+
+#include <linux/futex.h>
+#include <pthread.h>
+#include <sched.h>
+#include <time.h>
+
+#include <atomic>
+#include <cerrno>
+
+#include "hooks/core/operations.h"
+#include "hooks/stacks/stall_stacks.h"
+#include "libinject/base/clock.h"
+#include "libinject/base/errno_guard.h"
+#include "libinject/base/syscall.h"
+#include "libinject/record/own_thread.h"
+#include "libinject/record/recorder.h"
+#include "libinject/runtime/fork_epoch.h"
+
+namespace gpuwatch::hooks::stacks {
+namespace {
+
+// Random, so that no period of the job's is met again and again at the same place.
+constexpr uint64_t kShortestNs = 30'000'000, kLongestNs = 90'000'000;
+constexpr uint64_t kUnwatchedNs = 5'000'000'000;  // machine samples come every second while a job trains
+constexpr uint32_t kMostFailures = 100;           // in a row: not a thread between two frames any more
+
+enum Phase : uint32_t { kNone, kRunning, kEnding };
+
+constinit std::atomic<uint32_t> g_phase{kNone};  // also a futex word
+constinit std::atomic<uint32_t> g_tid{0};        // of the sampling thread; 0 before it has begun
+constinit std::atomic<uint64_t> g_thread_state{0}, g_watched{0};  // the training thread's; ticks
+constinit std::atomic<bool> g_is_off{false}, g_has_state{false}, g_has_fork_handlers{false};
+
+void put_state(const record::SourceStatus& status) noexcept {
+  if (!g_has_state.exchange(true, std::memory_order_relaxed)) record::put_source("training stacks", status);
+}
+
+uint64_t random_interval_ns(uint64_t& state) noexcept {  // xorshift64
+  state ^= state << 13;
+  state ^= state >> 7;
+  state ^= state << 17;
+  return kShortestNs + state % (kLongestNs - kShortestNs);
+}
+
+void sleep_ns(uint64_t ns) noexcept {
+  const timespec limit{0, static_cast<long>(ns)};
+  base::raw_syscall(SYS_futex, base::address(&g_phase), FUTEX_WAIT_PRIVATE, kRunning, base::address(&limit));
+}
+
+// False where it never will be possible.
+bool sample(uint32_t pid, uint64_t interval_ns, uint32_t& failures) noexcept {
+  const uint64_t now = base::ticks();
+  unwind::ForeignMemory memory(pid);
+  const unwind::PythonRuntime& python = *walkable_python();
+  unwind::PythonStack stack;
+  const uint64_t thread_state = g_thread_state.load(std::memory_order_relaxed);
+  if (!unwind::capture_running(memory, python, thread_state, stack)) {
+    if (memory.error() != EPERM && memory.error() != ENOSYS) return ++failures < kMostFailures;
+    put_state({trace::SourceState::Unavailable,
+               "not permitted to read this process's memory: no lines for the script's own work"});
+    g_is_off.store(true, std::memory_order_relaxed);
+    return false;
+  }
+  failures = 0;
+  const uint32_t text = intern_stack(memory, python, stack);
+  if (!text) return true;
+  put_state({trace::SourceState::On});
+  record::worker_stack(id(Op::python_optimizer_step), now, base::ticks_of_ns(interval_ns), text, pid);
+  return true;
+}
+
+bool is_unwatched() noexcept {
+  return base::ticks() > g_watched.load(std::memory_order_relaxed) + base::ticks_of_ns(kUnwatchedNs);
+}
+
+void* run(void*) noexcept {
+  g_tid.store(static_cast<uint32_t>(base::sys_gettid()), std::memory_order_release);
+  record::name_own_thread();
+  const auto pid = static_cast<uint32_t>(base::sys_getpid());
+  uint64_t random = base::ticks() | 1;
+  uint32_t failures = 0;
+  while (g_phase.load(std::memory_order_acquire) == kRunning) {
+    const uint64_t interval_ns = random_interval_ns(random);
+    sleep_ns(interval_ns);
+    if (g_phase.load(std::memory_order_acquire) != kRunning) break;
+    if (!record::is_recording() || is_unwatched() || !sample(pid, interval_ns, failures)) break;
+  }
+  g_phase.store(kNone, std::memory_order_release);
+  return nullptr;
+}
+
+// The kernel counts the thread as the process's until it has forgotten it. One that was just started first
+// says which it is.
+void wait_until_gone(bool was_running) noexcept {
+  const auto pid = static_cast<uint32_t>(base::sys_getpid());
+  const uint64_t until_ns = base::monotonic_ns() + kLongestEndMs * 1'000'000ull;
+  const auto is_there = [&](uint32_t tid) {
+    return tid ? base::raw_syscall(SYS_tgkill, pid, tid, 0) == 0 : was_running;
+  };
+  while (is_there(g_tid.load(std::memory_order_acquire)) && base::monotonic_ns() < until_ns)
+    base::raw_syscall(SYS_sched_yield);
+  g_tid.store(0, std::memory_order_relaxed);
+}
+
+void before_fork() noexcept {
+  const base::ErrnoGuard keep_errno;
+  uint32_t running = kRunning;
+  const bool was_running = g_phase.compare_exchange_strong(running, kEnding);
+  if (was_running) base::raw_syscall(SYS_futex, base::address(&g_phase), FUTEX_WAKE_PRIVATE, INT32_MAX);
+  wait_until_gone(was_running);
+}
+
+void in_child() noexcept {
+  g_phase.store(kNone, std::memory_order_relaxed);
+  g_tid.store(0, std::memory_order_relaxed);
+  g_has_state.store(false, std::memory_order_relaxed);
+}
+
+}  // namespace
+
+GW_COLD void watch_training_thread(uint64_t now) noexcept {
+  if (t_training_epoch != runtime::epoch() || g_is_off.load(std::memory_order_relaxed)) return;
+  const uint64_t thread_state = python_thread_state();
+  if (!thread_state) return;
+  g_thread_state.store(thread_state, std::memory_order_relaxed);
+  g_watched.store(now, std::memory_order_relaxed);
+  uint32_t none = kNone;
+  if (!g_phase.compare_exchange_strong(none, kRunning)) return;
+  const base::ErrnoGuard keep_errno;
+  const record::Quiet quiet;
+  if (!g_has_fork_handlers.exchange(true) && pthread_atfork(before_fork, nullptr, in_child) != 0)
+    g_is_off.store(true, std::memory_order_relaxed);  // no thread that a fork cannot end
+  if (!g_is_off.load(std::memory_order_relaxed) && record::start_own_thread(run)) return;
+  g_phase.store(kNone, std::memory_order_release);
+}
+
+}  // namespace gpuwatch::hooks::stacks
