@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/advise/copies.h"
+
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/model/quantile.h"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -19,9 +23,9 @@ uint64_t key(const predict::HostEvent& event) {
   return uint64_t{event.thread} << 32 | event.call;
 }
 
-bool is_from(const model::DeviceOp& op, CopySource source) {
-  if (op.kind != trace::RecordKind::CopyH2D) return false;
-  bool pageable = op.flags & trace::kSourcePageable;
+bool uses(const model::DeviceOp& op, CopySource source) {
+  const bool to_device = op.kind == CopyKind::CopyH2D;
+  const bool pageable = op.flags & (to_device ? trace::kSourcePageable : trace::kDestinationPageable);
   return pageable == (source == CopySource::kPageable);
 }
 
@@ -33,12 +37,13 @@ predict::EventFilter CopyFacts::filter() const {
   };
 }
 
-CopyFacts copy_facts(const RuleInput& input, CopySource source) {
+CopyFacts copy_facts(const RuleInput& input, CopySource source, CopyKind kind) {
   return copy_facts(
-      input, [source](const predict::HostEvent&, const model::DeviceOp& op) { return is_from(op, source); });
+      input, [source](const predict::HostEvent&, const model::DeviceOp& op) { return uses(op, source); },
+      kind);
 }
 
-CopyFacts copy_facts(const RuleInput& input, const CopyFilter& which) {
+CopyFacts copy_facts(const RuleInput& input, const CopyFilter& which, CopyKind kind) {
   CopyFacts facts;
   double all_ns = 0, own_ns = 0, longest = 0;
   bool follows_copy = false;
@@ -47,7 +52,7 @@ CopyFacts copy_facts(const RuleInput& input, const CopyFilter& which) {
     for (uint32_t i = 0; i < event.op_count; ++i) {
       const predict::StreamOp& op = input.streams->ops[event.first_op + i];
       const model::DeviceOp& recorded = input.device->operations[op.device_op];
-      if (recorded.kind != trace::RecordKind::CopyH2D) continue;
+      if (recorded.kind != kind) continue;
       all_ns += op.duration_ns;
       if (!which(event, recorded)) continue;
       is_copy = true;
@@ -69,14 +74,41 @@ CopyFacts copy_facts(const RuleInput& input, const CopyFilter& which) {
   return facts;
 }
 
-double pinned_bandwidth(const model::Device& device) {
+double pinned_bandwidth(const model::Device& device, CopyKind kind) {
   double bytes = 0, ns = 0;
   for (const model::DeviceOp& op : device.operations) {
-    if (!is_from(op, CopySource::kPinned) || op.bytes < kLeastBytes) continue;
+    if (op.kind != kind || !uses(op, CopySource::kPinned) || op.bytes < kLeastBytes) continue;
     bytes += double(op.bytes);
     ns += double(op.end - op.begin);
   }
   return ns > 0 ? bytes / ns : 0;
+}
+
+void settle_at_speed(Finding& finding, const RuleInput& input, CopyKind kind, const AtSpeed& changed,
+                     double removed) {
+  const double known = pinned_bandwidth(*input.device, kind);
+  settle_with(finding, input, changed(known), removed);
+  if (known > 0) return;
+  predict::StreamReplayInput fastest = changed(kFastestCopies.value);
+  const double fastest_ms = predict::replay(fastest).step_ms;
+  const double slowest_ms = predict::replay(*finding.timeline).step_ms;
+  if (finding.prediction && slowest_ms < fastest_ms * kLeastSpeedup) return;
+  const auto best = stream_prediction(input, fastest);
+  if (finding.prediction && best) finding.prediction = predict::between(*best, *finding.prediction);
+  if (finding.prediction) {
+    const predict::Estimate& value = finding.prediction->value;
+    if (value.high - value.low > kWidestWithSpeed.value * value.expected) finding.prediction.reset();
+  }
+  if (finding.prediction) {
+    finding.prediction->assumptions.push_back(
+        fmt::format("copies with pinned memory run at the speed of the recorded pageable ones to {:g} GB/s",
+                    kFastestCopies.value));
+    return;
+  }
+  finding.timeline.reset();
+  const bool is_replayed = input.stream_check.trust() != predict::Trust::kCeilingOnly;
+  if (is_replayed) removed = 1 - fastest_ms / input.assumed_step_ms;
+  finding.ceiling_speedup = ceiling_without(input, removed, fastest);
 }
 
 double enqueue_cost_ns(const predict::StreamReplayInput& recording) {

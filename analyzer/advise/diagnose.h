@@ -14,8 +14,9 @@
 
 namespace gpuwatch::advise {
 
-// Fewer steps than this say nothing about the steady state, not even where time goes.
-inline constexpr size_t kLeastSteps = 5;
+// What torch.profiler's users record: schedule(active=3), of which the first may be warm-up. Shares and upper
+// bounds are given from here on; predictions need predict::kLeastReplaySteps.
+inline constexpr size_t kLeastSteps = 2;
 
 Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks);
 
@@ -24,6 +25,13 @@ Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttri
 std::optional<predict::Prediction> what_if(const model::Run& run, const attribute::RankAttribution& rank,
                                            predict::LoaderSetting setting);
 
+// Where what_if() gives none because the recording does not tell whether storage serves so many readers: the
+// step in the best and the worst case.
+std::optional<predict::Estimate> what_if_open(const model::Run& run, const attribute::RankAttribution& rank,
+                                              predict::LoaderSetting setting);
+
+// The rank whose device is busy least: the verdict is its. Null if none has steps.
+const attribute::RankAttribution* worst_rank(const std::vector<attribute::RankAttribution>& ranks);
 Verdict verdict(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
                 const std::vector<Finding>& findings);
 std::vector<Limit> limits(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks);

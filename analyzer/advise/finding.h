@@ -5,14 +5,18 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/advise/change.h"
 #include "analyzer/attribute/attribution.h"
+#include "analyzer/attribute/category_set.h"
 #include "analyzer/model/run.h"
 #include "analyzer/predict/prediction.h"
+#include "analyzer/predict/stream_replay.h"
 
 namespace gpuwatch::advise {
 
@@ -36,6 +40,7 @@ struct Verdict {
                    // cannot-tell no-training
   std::string sentence;
   double ceiling_speedup = 1;
+  std::optional<attribute::Bottleneck> bottleneck{};  // that it names; none: not bound by anything
 };
 
 struct Finding {
@@ -46,11 +51,21 @@ struct Finding {
   double lost_share = 0;           // of the recorded wall time
   std::vector<Evidence> evidence;  // at least two; the report for people shows the first two
   Fix fix;
-  std::optional<predict::Prediction> prediction;
+  std::optional<predict::Prediction> prediction;  // on top of the findings before it
+  std::optional<predict::Prediction> alone;       // applied to the recorded job, without those before it
   std::optional<double> ceiling_speedup;
   // On something that cannot be seen, or of another step than the recorded one (a larger batch's): predicted
   // from the recorded step, and no other on top of it.
   bool is_conditional = false;
+  // Slows the run down by what these bottlenecks show: findings about them are its symptoms, and come after
+  // it.
+  std::vector<attribute::Bottleneck> distorts{};
+  // Gains applied alone, but nothing on top of those before it: another way to the same time.
+  bool is_alternative = false;
+  attribute::CategorySet explains{};                  // whose time it is about, as far as `lost_share`
+  std::optional<attribute::Bottleneck> bottleneck{};  // the largest part of that; none: not about the steps
+  // The rank's, with this change made; null where it changes none. Other findings are predicted on top of it.
+  std::shared_ptr<const predict::StreamReplayInput> timeline{};
   std::optional<Verdict> verdict{};  // of a finding that leaves no other: a job that hangs
 
   bool is_complaint() const { return severity != Severity::kInfo; }
@@ -62,6 +77,12 @@ inline const Finding* first_complaint(const std::vector<Finding>& findings) {
   return first == findings.end() ? nullptr : &*first;
 }
 
+// Null where there is none of this id.
+inline const Finding* find(const std::vector<Finding>& findings, std::string_view id) {
+  const auto found = std::ranges::find(findings, id, &Finding::id);
+  return found == findings.end() ? nullptr : &*found;
+}
+
 // Something that could not be seen or concluded: what is missing, what follows, what to do.
 struct Limit {
   std::string sentence;
@@ -70,7 +91,8 @@ struct Limit {
 
 struct Diagnosis {
   Verdict verdict;
-  std::vector<Finding> findings;     // ranked by predicted gain, low end first
+  std::vector<Finding> findings;                // in the order to apply them (ranking.h)
+  std::optional<predict::Prediction> together;  // all predicted ones applied; none: fewer than two
   std::vector<std::string> no_gain;  // "more than 7 workers (<1%)", for the report's "no gain" line
   std::vector<Limit> limits;
   std::optional<predict::ReplayCheck> replay;  // of the unchanged run, the one that predictions rest on

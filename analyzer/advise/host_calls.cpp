@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/advise/host_calls.h"
+#include "analyzer/advise/ceiling.h"
 
 #include <fmt/format.h>
 
@@ -77,16 +78,51 @@ predict::LoaderReplayInput earlier_consumer(const predict::LoaderReplayInput& re
   return changed;
 }
 
-// A timeline's events are CUDA calls and data stalls; all other calls lie in the gap before the next event.
+// A timeline's events are CUDA calls and data stalls. All other calls lie in the gap before the next event,
+// or have events within.
 predict::StreamReplayInput shortened_calls(const RuleInput& input, const HostCalls& calls, double kept) {
   predict::StreamReplayInput changed = *input.assumed_streams;
   const std::vector<double> inside = ns_before_events(input, changed.events, calls);
   for (size_t i = 0; i < inside.size(); ++i)
     changed.events[i].gap_ns = std::max(0.0, changed.events[i].gap_ns - (1 - kept) * inside[i]);
+  predict::shorten_with_operations(changed, events_within(input, calls), kept);
   return changed;
 }
 
 }  // namespace
+
+void add_fetches(const RuleInput& input, HostCalls& calls) {
+  const model::Thread* thread = training_thread(input);
+  if (!thread) return;
+  std::vector<uint32_t> waiting;  // since the last launch
+  size_t next = 0;                // of the writes
+  for (const predict::HostEvent& event : input.streams->events) {
+    if (event.thread != input.process.training_thread) continue;
+    const Ns begin = thread->calls[event.call].begin;
+    const size_t before = next;
+    while (next < calls.members.size() && thread->calls[calls.members[next]].begin < begin) ++next;
+    if (next > before) {
+      calls.fetches.insert(calls.fetches.end(), waiting.begin(), waiting.end());
+      waiting.clear();
+    }
+    if (is_sync_point(input, event))
+      waiting.push_back(event.call);
+    else if (event.op_count > 0)
+      waiting.clear();
+  }
+}
+
+predict::EventFilter events_within(const RuleInput& input, const HostCalls& calls) {
+  return [&input, &calls](const predict::HostEvent& event) {
+    if (calls.members.empty() || event.thread != input.process.training_thread) return false;
+    const std::vector<HostCall>& all = input.process.threads[event.thread].calls;
+    if (std::ranges::binary_search(calls.fetches, event.call)) return true;
+    const HostCall& inner = all[event.call];
+    const auto after = std::ranges::upper_bound(calls.members, inner.begin, {},
+                                                [&](uint32_t member) { return all[member].begin; });
+    return after != calls.members.begin() && inner.end <= all[*(after - 1)].end;
+  };
+}
 
 HostCalls training_calls(const RuleInput& input, const CallFilter& which) {
   HostCalls result;
@@ -165,16 +201,19 @@ std::optional<predict::Prediction> prediction_without(const RuleInput& input, co
 }
 
 void settle_without(Finding& finding, const RuleInput& input, const HostCalls& calls, double kept) {
+  const double saved = (1 - kept) * calls.share(input);
+  const bool has_steps = calls.ns_of_step.size() == input.rank.steps.size() && calls.calls > 0;
+  if (input.streams && has_steps)
+    return settle_with(finding, input, shortened_calls(input, calls, kept), saved);
   finding.prediction = prediction_without(input, calls, kept);
-  const double saved = std::min((1 - kept) * calls.share(input), 0.99);
-  if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - saved);
+  if (!finding.prediction) finding.ceiling_speedup = ceiling_without(input, saved);
 }
 
 bool is_sync_point(const RuleInput& input, const predict::HostEvent& event) {
   if (event.op_class == trace::OpClass::Sync && event.role == predict::HostRole::kSync) return true;
   if (event.role != predict::HostRole::kBlockOnOwn || event.op_count != 1) return false;
   const model::DeviceOp& op = input.device->operations[input.streams->ops[event.first_op].device_op];
-  return op.kind == trace::RecordKind::CopyD2H && double(op.bytes) <= kFewBytes;
+  return op.kind == trace::RecordKind::CopyD2H;
 }
 
 }  // namespace gpuwatch::advise

@@ -21,6 +21,7 @@ struct HostCalls {
   double bytes = 0;               // read or written by the calls and by calls nested in them
   uint32_t call = model::kNone;   // the longest; index into the training thread's calls
   std::vector<uint32_t> members;  // indices into the training thread's calls, ascending
+  std::vector<uint32_t> fetches;  // as add_fetches() found them, ascending
   double share(const RuleInput& input) const {
     return input.rank.wall_ns > 0 ? total_ns / double(input.rank.wall_ns) : 0;
   }
@@ -30,10 +31,14 @@ struct HostCalls {
 std::vector<double> ns_before_events(const RuleInput& input, const std::vector<predict::HostEvent>& events,
                                      const HostCalls& calls);
 
-// A D2H copy of at most this many bytes is a synchronization point: it fetches a loss or a count, not data.
-inline constexpr double kFewBytes = 4096;
+// The calls that fetch from the device what `calls` write: those that wait for it before a write, with
+// nothing launched in between. Requires `input.streams` and `device`.
+void add_fetches(const RuleInput& input, HostCalls& calls);
 
-// A synchronization call, or a D2H copy of few bytes that the host waited for. Requires `input.device`.
+// Events that are parts of the calls: torch.save() copies each tensor to the host. Keeps references to both.
+predict::EventFilter events_within(const RuleInput& input, const HostCalls& calls);
+
+// A synchronization call, or a D2H copy that the host waited for. Requires `input.device`.
 bool is_sync_point(const RuleInput& input, const predict::HostEvent& event);
 
 // "once a step", "3 times a step"

@@ -45,6 +45,7 @@ void add_batch(const Batch& batch, InputFacts& facts) {
   facts.disk_bytes += batch.disk_bytes;
   facts.opens += batch.opens;
   facts.reads += batch.reads;
+  facts.major_faults += double(batch.major_faults);
   facts.is_counted |= batch.reads > 0 || batch.opens > 0;
 }
 
@@ -117,6 +118,11 @@ class FetchCalls {
       case OpClass::Receive:
         facts_.receive_ns += ns;
         break;
+      case OpClass::Poll:
+      case OpClass::Wait:
+        facts_.shared_wait_ns += ns;
+        io_end = call.end;
+        return;
       default:
         return;
     }

@@ -18,6 +18,7 @@ struct InputFacts {
   // lowest decile, so that delays that a busy machine adds to some batches do not count.
   double transfer_ns = 0;
   uint32_t threads = 0;  // largest number of threads seen in a worker
+  double major_faults = 0;
 
   // File input of the fetches, by calls of any length; io_ns is known without the counts, too.
   double io_ns = 0;
@@ -26,6 +27,7 @@ struct InputFacts {
 
   // Time of the calls that were long enough to be recorded.
   double open_ns = 0, read_ns = 0, receive_ns = 0;
+  double shared_wait_ns = 0;            // for sockets, other threads and processes: poll, locks
   double remote_ns = 0;                 // part of open_ns and read_ns on remote file systems
   const model::Mount* mount = nullptr;  // the mount that took the most time, null if not known
   double mount_ns = 0;

@@ -12,6 +12,7 @@
 #include "analyzer/model/phases.h"
 #include "analyzer/model/roles.h"
 #include "analyzer/model/stacks.h"
+#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -90,11 +91,14 @@ void add_frameworks(const model::Process& process, const std::string& who, Limit
   if (limit != std::end(kFrameworkLimits)) add_weighty(limits, who + limit->text);
 }
 
-// A worker's lines are seen by the thread that waits for it; without workers no thread waits.
-void add_inline_loaders(const model::Process& process, const RankAttribution& rank, const std::string& who,
-                        Limits& limits) {
+// A worker's lines are seen by the thread that waits for it; without workers only samples of the training
+// thread tell, and a short job has few.
+void add_inline_loaders(const model::Run& run, const model::Process& process, const RankAttribution& rank,
+                        const std::string& who, Limits& limits) {
   constexpr double kWorthSaying = 0.05;
-  if (rank.share(Category::InputTransform) < kWorthSaying) return;
+  if (rank.share(Category::InputTransform) + rank.share(Category::InputWait) < kWorthSaying) return;
+  for (const Category category : {Category::InputTransform, Category::InputWait})
+    if (!model::training_functions(run, process, attribute::times_of(rank, category)).empty()) return;
   for (const model::Loader& loader : process.loaders) {
     const auto code = loader.num_workers == 0 ? model::sample_code(loader) : std::nullopt;
     if (!code) continue;
@@ -121,18 +125,53 @@ void add_imported(const model::Process& process, const std::string& who, Limits&
                   "CPU contention or machine state: why data came late is not known, and findings that "
                   "need these are not made. Its times include its own overhead.",
                   who, io::printable(process.imported_from)));
+  if (process.sources.contains("host calls"))
+    add_weighty(limits,
+                who +
+                    "this trace has no calls of the host: why the GPU idled is not known. Profile with "
+                    "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA].");
 }
 
 // Phases that the shares of a step say nothing about.
 void add_phases(const model::Process& process, const RankAttribution& rank, const std::string& who,
                 Limits& limits) {
   constexpr double kWorthSaying = 0.01;
-  const double run_ns = double(process.last_seen - process.start);
-  const double evaluation_ns =
-      double(model::total(model::find_phases(process, rank.series), model::PhaseKind::kEvaluation));
-  if (run_ns <= 0 || evaluation_ns < kWorthSaying * run_ns) return;
-  add_weighty(limits, fmt::format("{}evaluation ({:.0f}% of the run) is not part of the figures.", who,
-                                  100 * evaluation_ns / run_ns));
+  const std::vector<model::Phase> phases = model::find_phases(process, rank.series);
+  const auto ns_of = [&](model::PhaseKind kind) { return double(model::total(phases, kind)); };
+  // Of the same time as in the finding evaluation-share.
+  const double run_ns = double(model::training_span(rank.series, phases).length());
+  const double evaluation_ns = ns_of(model::PhaseKind::kEvaluation);
+  if (run_ns > 0 && evaluation_ns >= kWorthSaying * run_ns)
+    add_weighty(limits,
+                fmt::format("{}evaluation ({:.0f}% of training and evaluation) is not part of the figures.",
+                            who, 100 * evaluation_ns / run_ns));
+  if (const double share = rank.share(Category::Checkpoint); share >= kWorthSaying)
+    add_detail(limits, fmt::format("{}step times contain writing checkpoints and output ({:.3g} ms a step).",
+                                   who, share * rank.mean_step_ms()));
+}
+
+// "15 s between steps 80 and 81 were no training: ..."; steps count from 1, as progress bars do.
+void add_pauses(const RankAttribution& rank, const std::string& who, Limits& limits) {
+  constexpr size_t kNamed = 3;
+  const std::vector<model::Step>& steps = rank.series.steps;
+  size_t said = 0;
+  for (const model::Pause& pause : rank.series.pauses) {
+    const auto step = std::ranges::find_if(
+        steps, [&](const model::Step& s) { return s.is_interrupted && s.end > pause.time.begin; });
+    if (step == steps.end() || step->begin >= pause.time.end) continue;
+    if (++said > kNamed) break;
+    const auto number = step - steps.begin() + 1;
+    const std::string place = number > 1 && pause.kind == model::Pause::Kind::kPrompt
+                                  ? fmt::format("between steps {} and {}", number - 1, number)
+                                  : fmt::format("in step {}", number);
+    add_weighty(
+        limits,
+        fmt::format("{}{:.3g} s {} were no training and are not part of the figures: {}.", who,
+                    double(pause.time.length()) / 1e9, place,
+                    pause.kind == model::Pause::Kind::kPrompt
+                        ? "the script waited for input (a notebook between two cells, a debugger's prompt)"
+                        : "the process did not run (stopped, suspended, or in a debugger)"));
+  }
 }
 
 void add_device(const RankAttribution& rank, const std::string& who, Limits& limits) {
@@ -146,6 +185,23 @@ void add_device(const RankAttribution& rank, const std::string& who, Limits& lim
                     who, 100 * rank.share(Category::DeviceUnobserved)));
 }
 
+// Other processes on the GPU whose part of its time NVML does not tell: gpu-shared is not concluded then.
+void add_shared_device(const model::Process& process, const RankAttribution& rank, const std::string& who,
+                       Limits& limits) {
+  if (rank.device == model::kNone) return;
+  size_t samples = 0, unknown = 0;
+  for (const model::DeviceSample& sample : process.device_samples) {
+    if (sample.is_unused || sample.device != process.devices.at(rank.device).ordinal) continue;
+    ++samples;
+    unknown += sample.other_processes > 0 && !sample.other_utilization_percent;
+  }
+  if (unknown == 0 || 2 * unknown < samples) return;
+  add_weighty(limits, who +
+                          "other processes are on the same GPU, and NVML does not tell how much of its time "
+                          "they take (in a container without the host's process ids it cannot): see "
+                          "nvidia-smi on the host.");
+}
+
 void add_lost_workers(const model::Process& process, const std::string& who, Limits& limits) {
   const bool is_any_lost = std::ranges::any_of(process.epochs, [](const model::LoaderEpoch& epoch) {
     return std::ranges::any_of(epoch.workers,
@@ -154,6 +210,29 @@ void add_lost_workers(const model::Process& process, const std::string& who, Lim
   if (is_any_lost)
     add_weighty(limits,
                 who + "some loader workers left no trace; what they spent their time on is not known.");
+}
+
+void add_few_steps(const RankAttribution& rank, const std::string& who, Limits& limits) {
+  if (rank.steps.size() < kLeastSteps || rank.steps.size() >= predict::kLeastReplaySteps) return;
+  add_weighty(limits, fmt::format("{}only {} steps were recorded: gains are upper bounds, not predictions. "
+                                  "Record {} or more.",
+                                  who, rank.steps.size(), predict::kLeastReplaySteps));
+}
+
+// Of another profiler's trace add_imported() says it.
+void add_unseen_input(const model::Process& process, const RankAttribution& rank, const std::string& who,
+                      Limits& limits) {
+  if (!process.loaders.empty() || rank.steps.empty() || !process.imported_from.empty()) return;
+  if (process.facts.contains("torch"))
+    return add_weighty(limits,
+                       who +
+                           "no DataLoader seen: file reads, page faults, waits in queues and for other "
+                           "processes are counted as data loading; CPU time spent preparing data "
+                           "cannot be separated from other Python code.");
+  if (process.facts.contains("python"))
+    add_weighty(limits, who +
+                            "input was not seen: no loader that gpuwatch knows was used; file reads and "
+                            "waits for other threads or processes are counted as data loading.");
 }
 
 void add_rank(const model::Run& run, const RankAttribution& rank, Limits& limits) {
@@ -166,17 +245,35 @@ void add_rank(const model::Run& run, const RankAttribution& rank, Limits& limits
   if (warm_up > 0)
     add_detail(limits, fmt::format("{}{} warm-up step{} not part of the figures.", who, warm_up,
                                    warm_up == 1 ? " is" : "s are"));
-  if (process.loaders.empty() && process.facts.contains("torch") && !rank.steps.empty())
-    add_weighty(limits, who +
-                            "no DataLoader seen: file reads, page faults and waiting for other processes are "
-                            "counted as data loading; CPU time spent preparing data cannot be separated from "
-                            "other Python code.");
+  add_few_steps(rank, who, limits);
+  add_unseen_input(process, rank, who, limits);
   add_imported(process, who, limits);
   add_frameworks(process, who, limits);
-  add_inline_loaders(process, rank, who, limits);
+  add_inline_loaders(run, process, rank, who, limits);
   add_taking_thread(process, who, limits);
   add_phases(process, rank, who, limits);
+  add_pauses(rank, who, limits);
+  add_shared_device(process, rank, who, limits);
   add_lost_workers(process, who, limits);
+}
+
+// Where recording stopped early: how far it got.
+void add_seen_part(const model::Run& run, const std::vector<RankAttribution>& ranks, Limits& limits) {
+  if (run.stopped.empty()) return;
+  for (const RankAttribution& rank : ranks) {
+    const model::Process& process = run.processes.at(rank.process);
+    if (rank.series.steps.empty() || process.training_thread >= process.threads.size()) continue;
+    model::Ns last = process.start;
+    for (const model::HostCall& call : process.threads[process.training_thread].calls)
+      last = std::max(last, call.end);
+    const double seen_s = double(last - process.start) / 1e9;
+    const double run_s = double(std::max(process.alive_until, process.last_seen) - process.start) / 1e9;
+    const std::string of = run_s > 1.05 * seen_s
+                               ? fmt::format("of {:.3g} s, {:.0f}% of the run", run_s, 100 * seen_s / run_s)
+                               : std::string("of a run of unknown length");
+    return add_weighty(limits, fmt::format("the report is about the first {:.3g} s ({} steps) {}.", seen_s,
+                                           rank.series.steps.size(), of));
+  }
 }
 
 // What is unclear is only worth a word where records are known to be missing: else these calls needed none.
@@ -216,6 +313,7 @@ std::vector<Limit> limits(const model::Run& run, const std::vector<RankAttributi
   Limits result;
   for (const std::string& sentence : run.damage) add_weighty(result, io::printable(sentence));
   for (const std::string& sentence : run.stopped) add_weighty(result, io::printable(sentence));
+  add_seen_part(run, ranks, result);
   add_sources(run, result);
   add_dropped(run, result);
   for (const RankAttribution& rank : ranks) add_rank(run, rank, result);

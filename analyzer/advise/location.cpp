@@ -126,28 +126,46 @@ Symbol symbolise(const model::ModuleRange& module, uint64_t address) {
   return entry->second;
 }
 
+// What every program is linked with: a place in it says nothing of this one.
+bool is_library(const model::ModuleRange& module) {
+  constexpr std::string_view kLibraries[] = {
+      "ld-linux",      "libc.so",  "libc-",     "libm.so",     "libpthread",  "libdl",       "libstdc++",
+      "libgcc_s",      "libgomp",  "libomp",    "libiomp",     "libcudart",   "libcuda.so",  "libcublas",
+      "libcudnn",      "libcufft", "libcurand", "libcusparse", "libcusolver", "libnccl",     "libnvrtc",
+      "libnvToolsExt", "libtorch", "libc10",    "libpython",   "libmkl",      "libopenblas", "libtensorflow"};
+  const std::string name = base_name(module.path);
+  return std::ranges::any_of(kLibraries, [&](std::string_view known) { return name.starts_with(known); });
+}
+
 const model::ModuleRange* module_of(const model::Process& process, uint64_t address) {
   for (const model::ModuleRange& module : process.modules)
     if (address >= module.base && address - module.base < module.size) return &module;
   return nullptr;
 }
 
-// The innermost line of a native stack that is known. Libraries are mostly without line tables, and asking a
-// large one takes seconds: it is asked for a few frames only. Ourselves we leave out.
+// The innermost line of the user's own code in a native stack; without lines its module, without it the
+// library. Asking for a line takes time: for a few frames of a module only. Ourselves we leave out.
 std::string native_line(const model::Run& run, const model::Process& process, const model::Thread& thread,
                         const model::HostCall& call) {
   const std::string* text = model::stack_of(run, thread, call);
   if (!text) return "";
   constexpr int kMostTries = 8;
   std::map<const model::ModuleRange*, int> tries;
+  std::string own, library;
   for (const uint64_t address : model::addresses_of(*text)) {
     const model::ModuleRange* module = module_of(process, address);
-    if (!module || base_name(module->path).starts_with("libgpuwatch") || ++tries[module] > kMostTries)
+    if (!module || base_name(module->path).starts_with("libgpuwatch")) continue;
+    if (is_library(*module)) {
+      if (library.empty()) library = base_name(module->path);
       continue;
+    }
+    if (++tries[module] > kMostTries) continue;
     const Symbol symbol = symbolise(*module, address);
     if (!symbol.words.empty() && !symbol.is_system_header) return symbol.words;
+    if (own.empty() && symbol.words.empty() && !process.facts.contains("python"))
+      own = fmt::format("{}+{:#x}", base_name(module->path), address - module->base);
   }
-  return "";
+  return own.empty() ? library : own;
 }
 
 }  // namespace
@@ -155,10 +173,11 @@ std::string native_line(const model::Run& run, const model::Process& process, co
 std::string address_location(const model::Process& process, uint64_t address) {
   const model::ModuleRange* module = module_of(process, address);
   if (!module) return "";
-  const std::string symbol = symbolise(*module, address).words;
-  if (!symbol.empty()) return symbol;
   // Whoever wrote Python is not helped by a place in libtorch_cuda.so.
   const bool is_python = process.facts.contains("python");
+  if (is_library(*module)) return is_python ? "" : base_name(module->path);
+  const std::string symbol = symbolise(*module, address).words;
+  if (!symbol.empty()) return symbol;
   return is_python ? "" : fmt::format("{}+{:#x}", base_name(module->path), address - module->base);
 }
 

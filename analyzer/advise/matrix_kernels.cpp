@@ -14,7 +14,21 @@ struct NamePart {
 };
 constexpr NamePart kNameParts[] = {
 #define GW_MATRIX_KERNEL(part, arithmetic) {part, MatrixArithmetic::arithmetic},
+#define GW_MATMUL_PRECISION(part, precision)
 #include "analyzer/advise/matrix_kernels.def"
+#undef GW_MATMUL_PRECISION
+#undef GW_MATRIX_KERNEL
+};
+
+struct PrecisionPart {
+  std::string_view part;
+  MatmulPrecision precision;
+};
+constexpr PrecisionPart kPrecisionParts[] = {
+#define GW_MATRIX_KERNEL(part, arithmetic)
+#define GW_MATMUL_PRECISION(part, precision) {part, MatmulPrecision::precision},
+#include "analyzer/advise/matrix_kernels.def"
+#undef GW_MATMUL_PRECISION
 #undef GW_MATRIX_KERNEL
 };
 
@@ -38,7 +52,14 @@ MatrixArithmetic matrix_arithmetic(std::string_view kernel_name) {
   return MatrixArithmetic::kOther;
 }
 
+MatmulPrecision matmul_precision(std::string_view kernel_name) {
+  for (const PrecisionPart& row : kPrecisionParts)
+    if (kernel_name.find(row.part) != std::string_view::npos) return row.precision;
+  return MatmulPrecision::kUnknown;
+}
+
 std::optional<TensorCores> tensor_cores(const model::Device& device) {
+  if (!device.is_nvidia()) return std::nullopt;
   for (const PublishedRate& rate : kPublishedRates)
     if (rate.major == device.compute_major && rate.minor == device.compute_minor &&
         device.name.find(rate.name_part) != std::string::npos)

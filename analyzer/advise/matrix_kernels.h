@@ -19,6 +19,10 @@ enum class MatrixArithmetic {
 // By the vendor's naming schemes (matrix_kernels.def). Mangled names match, too.
 MatrixArithmetic matrix_arithmetic(std::string_view kernel_name);
 
+// Of a kernel that is known to be a matmul or convolution (model/kernel_class.h).
+enum class MatmulPrecision { kUnknown, kFp64, kFp32, kTf32, kHalf, kFp8 };
+MatmulPrecision matmul_precision(std::string_view kernel_name);
+
 // Published peak rates as multiples of the device's FP32 rate without tensor cores.
 struct TensorCores {
   double tf32 = 0;                 // 0: no TF32 (compute capability 7.x)

@@ -4,7 +4,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+
+#include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/read_scaling.h"
 
 namespace gpuwatch::advise {
 
@@ -16,6 +20,21 @@ namespace {
 
 // XProf calls a job highly input-bound from 20%.
 constexpr double kMajorLoss = 0.20;
+
+// By what the recording tells and leaves open of reads beside each other.
+void widen(predict::Estimate& range, const ReadOutlook& reads) {
+  if (reads.independent_ms <= 0) return;
+  range.low *= std::min(1.0, reads.step_ms.low / reads.independent_ms);
+  range.expected *= reads.step_ms.expected / reads.independent_ms;
+  range.high = std::max({range.high, range.expected, reads.step_ms.high});
+}
+
+std::string reads_words(const ReadOutlook& reads, const predict::LoaderReplayInput& loader,
+                        const predict::LoaderSetting& setting) {
+  if (reads.is_measured) return "reads slow each other down as they did in this run";
+  return fmt::format("storage serves {} readers as fast as {} (assumed: this run had no more)",
+                     setting.workers, std::max(loader.setting.workers, 1));
+}
 
 }  // namespace
 
@@ -40,27 +59,17 @@ const model::Loader* RuleInput::configured_loader() const {
   return index == model::kNone ? nullptr : &process.loaders[index];
 }
 
-// Exposed copies do not count: without waiting for the host they overlap with kernels of another stream.
-// Within one stream, work runs one after the other.
+// Exposed copies do not count where they can overlap with kernels of another stream: within one stream, and
+// across those that wait for each other, work runs one after the other.
 double RuleInput::device_floor_ms() const {
   if (!rank.device_observed || !device || rank.steps.empty()) return 0;
-  const double computing =
+  const double computing_ns =
       double(rank.time(attribute::Category::Compute) + rank.time(attribute::Category::CommUnsplit));
-  double busiest = computing;
-  if (streams) {
-    std::vector<double> busy_ns;
-    for (const predict::StreamOp& op : streams->ops) {
-      if (op.stream >= busy_ns.size()) busy_ns.resize(op.stream + 1);
-      busy_ns[op.stream] += op.duration_ns;
-    }
-    if (!busy_ns.empty()) busiest = std::max(busiest, *std::max_element(busy_ns.begin(), busy_ns.end()));
-  }
-  return busiest / double(rank.steps.size()) / 1e6;
+  return std::max(computing_ns / double(rank.steps.size()) / 1e6, device_path_ms);
 }
 
-int RuleInput::most_workers() const {
-  const int cores = int(std::max(1u, process.cpu_count));
-  return std::clamp(cores / std::max(1, ranks_on_host), 1, kMostWorkers);
+double RuleInput::least_step_ms() const {
+  return std::max(device_floor_ms(), data_ready_ms);
 }
 
 double RuleInput::input_floor_ms() const {
@@ -74,12 +83,28 @@ bool RuleInput::device_hidden() const {
   return rank.time(attribute::Category::DeviceUnobserved) > rank.wall_ns / 50;
 }
 
+// The largest bottleneck among the categories that a finding explains.
+std::optional<attribute::Bottleneck> largest_part(const attribute::RankAttribution& rank,
+                                                  attribute::CategorySet explains) {
+  std::array<model::Ns, attribute::kBottleneckCount> times{};
+  for (size_t i = 0; i < attribute::kCategoryCount; ++i) {
+    const auto category = static_cast<attribute::Category>(i);
+    if (explains.contains(category))
+      times[size_t(attribute::info(category).bottleneck)] += rank.time(category);
+  }
+  const auto largest = std::ranges::max_element(times);
+  if (*largest <= 0) return std::nullopt;
+  return static_cast<attribute::Bottleneck>(largest - times.begin());
+}
+
 Finding make_finding(const Rule& rule, const RuleInput& input, double lost_share) {
   Finding finding;
   finding.id = rule.id;
   finding.severity = lost_share >= kMajorLoss ? Severity::kMajor : Severity::kMinor;
   finding.ranks = {input.rank_number()};
   finding.lost_share = lost_share;
+  finding.explains = rule.explains;
+  finding.bottleneck = largest_part(input.rank, rule.explains);
   return finding;
 }
 
@@ -118,9 +143,31 @@ std::string stall_words(const RuleInput& input, double share) {
   return fmt::format("{} {:.0f}% of each step", waiting, 100 * share);
 }
 
+predict::LoaderReplayInput in_the_long_run(const predict::LoaderReplayInput& loader,
+                                           const predict::LoaderSetting& setting) {
+  constexpr size_t kLong = 8;  // times the batches ahead: what is begun before and left over after is small
+  constexpr size_t kMostAhead = 1024;
+  predict::LoaderReplayInput result = loader;
+  if (loader.epochs.size() != 1) return result;
+  const std::vector<predict::BatchCost>& recorded = loader.epochs[0].batches;
+  const size_t ahead = std::min(
+      size_t(std::max(setting.workers, 0)) * size_t(std::max(setting.prefetch_factor, 1)), kMostAhead);
+  if (recorded.empty() || kLong * ahead <= recorded.size()) return result;
+  std::vector<predict::BatchCost>& batches = result.epochs[0].batches;
+  const size_t more = (ahead + recorded.size() - 1) / recorded.size();  // before, and after
+  batches.clear();
+  for (size_t round = 0; round <= 2 * more; ++round) {
+    for (predict::BatchCost batch : recorded) {
+      batch.counted = round == more;
+      batches.push_back(batch);
+    }
+  }
+  return result;
+}
+
 double expected_step_ms(const RuleInput& input, const predict::LoaderReplayInput& loader,
                         predict::LoaderSetting setting) {
-  return std::max(predict::replay(loader, setting).step_ms, input.device_floor_ms());
+  return std::max(predict::replay(in_the_long_run(loader, setting), setting).step_ms, input.least_step_ms());
 }
 
 std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
@@ -128,11 +175,16 @@ std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
                                                      const predict::ReplayCheck& check,
                                                      predict::LoaderSetting setting) {
   if (input.device_hidden()) return std::nullopt;
-  double busy = input.device_floor_ms();
-  predict::Estimate range = predict::replay_estimate(loader, setting);
+  const double busy = input.least_step_ms();
+  predict::Estimate range = predict::replay_estimate(in_the_long_run(loader, setting), setting);
+  const auto reads = Reads(input, loader).outlook(setting);
+  if (reads && reads->is_open()) return std::nullopt;
+  if (reads) widen(range, *reads);
   for (double* value : {&range.low, &range.expected, &range.high}) *value = std::max(*value, busy);
-  auto prediction = predict::step_prediction(check, range, input.now_ms, std::max(busy, 0.0));
-  if (prediction) prediction->assumptions = predict::assumptions(loader, setting);
+  auto prediction = predict::step_prediction(check, range, input.now_ms, busy);
+  if (!prediction) return prediction;
+  prediction->assumptions = predict::assumptions(loader, setting);
+  if (reads) prediction->assumptions.push_back(reads_words(*reads, loader, setting));
   return prediction;
 }
 
@@ -153,12 +205,40 @@ predict::StreamReplayInput with_assumed_input(const RuleInput& input) {
   return recording;
 }
 
+namespace {
+
+// Where the training thread fetches itself, the GPU catches up meanwhile: the loader's replay does not know
+// what copies and launches cost once it no longer can. The timeline knows, if it holds the waiting that
+// attribution saw.
+double data_ready_ms(const RuleInput& input, const predict::StreamReplayInput& streams) {
+  constexpr double kMostOfIt = 0.8;
+  if (!input.loader || input.stream_check.trust() != predict::Trust::kPredict || input.assumed_step_ms <= 0)
+    return 0;
+  predict::StreamReplayInput ready = streams;
+  for (predict::SuppliedBatch& batch : ready.batches) batch.made_in_ns = 0;
+  for (predict::HostEvent& event : ready.events)
+    if (event.is_input) event.cost_ns = event.supply_ns = 0;
+  const double ready_ms = predict::replay(ready).step_ms, waiting_ms = input.assumed_step_ms - ready_ms;
+  const double seen_ms =
+      input.rank.share(attribute::Group::Input) * input.input_factor * input.rank.mean_step_ms();
+  if (waiting_ms < kMostOfIt * seen_ms) return 0;
+  return ready_ms * input.now_ms / input.assumed_step_ms;
+}
+
+}  // namespace
+
+void assume_streams(RuleInput& input, const predict::StreamReplayInput& streams) {
+  input.assumed_streams = &streams;
+  input.assumed_step_ms = predict::replay(streams).step_ms;
+  input.device_path_ms = predict::critical_path_ms(streams);
+  input.data_ready_ms = data_ready_ms(input, streams);
+}
+
 void assume_nothing(RuleInput& input) {
   input.now_ms = input.streams ? input.streams->measured_step_ms : input.rank.mean_step_ms();
   input.input_factor = 1;
   input.assumed_loader.reset();
-  input.assumed_streams = input.streams;
-  input.assumed_step_ms = input.stream_check.replayed_ms;
+  if (input.streams) assume_streams(input, *input.streams);
 }
 
 std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
@@ -168,10 +248,18 @@ std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
   double scale = input.now_ms / input.assumed_step_ms;
   predict::Estimate range = predict::replay_estimate(changed);
   for (double* value : {&range.low, &range.expected, &range.high}) *value *= scale;
-  auto prediction = predict::step_prediction(input.stream_check, range, input.now_ms, 0);
+  const double path_ms = std::min(predict::critical_path_ms(changed), input.now_ms);
+  auto prediction = predict::step_prediction(input.stream_check, range, input.now_ms, path_ms);
   if (prediction && input.streams->matched_share < 0.98)
     prediction->assumptions.emplace_back("GPU work whose launch was not recorded stays as it is");
   return prediction;
+}
+
+void settle_with(Finding& finding, const RuleInput& input, predict::StreamReplayInput changed,
+                 double removed) {
+  finding.prediction = stream_prediction(input, changed);
+  if (!finding.prediction) finding.ceiling_speedup = ceiling_without(input, removed, changed);
+  finding.timeline = std::make_shared<const predict::StreamReplayInput>(std::move(changed));
 }
 
 }  // namespace gpuwatch::advise

@@ -12,6 +12,7 @@
 
 #include "analyzer/advise/finding.h"
 #include "analyzer/attribute/attribution.h"
+#include "analyzer/attribute/category_set.h"
 #include "analyzer/predict/loader_replay.h"
 #include "analyzer/predict/producer_replay.h"
 #include "analyzer/predict/stream_replay.h"
@@ -51,13 +52,15 @@ struct RuleInput {
   double input_factor = 1;  // remaining data stalls, against the recorded ones
   const predict::StreamReplayInput* assumed_streams = nullptr;  // what a rule changes and replays
   double assumed_step_ms = 0;                                   // replayed without a change
+  double device_path_ms = 0;  // of assumed_streams: the step, were the host never late; 0 without them
+  double data_ready_ms = 0;   // the same, were the data never late; 0 where it does not hold the waits
 
   predict::LoaderSetting loader_setting() const {
     return assumed_loader ? *assumed_loader : loader ? loader->setting : predict::LoaderSetting{};
   }
   double device_floor_ms() const;  // the step if only the device had to work; 0 without a device timeline
   double input_floor_ms() const;   // the step without data stalls
-  int most_workers() const;        // that this rank may use: its share of the machine's CPUs
+  double least_step_ms() const;    // what no setting of the loader can pass
   bool device_hidden() const;      // CUDA was used, and what the device did is not known
   uint32_t rank_number() const { return process.rank >= 0 ? uint32_t(process.rank) : 0; }
   const model::Loader* configured_loader() const;  // the loader that feeds the steps, null if none
@@ -70,6 +73,7 @@ struct Rule {
   std::string_view fix;
   std::span<const Threshold> thresholds;
   std::optional<Finding> (*evaluate)(const RuleInput&);
+  attribute::CategorySet explains{};  // categories whose time its finding is about, as far as its lost_share
   bool without_steps = false;  // also asked about a rank with too few steps for shares: no replays then
 };
 
@@ -80,17 +84,30 @@ Finding make_finding(const Rule& rule, const RuleInput& input, double lost_share
 
 Evidence share_evidence(const RuleInput& input, attribute::Category category);
 
-// Predictions from replays, on top of the findings ranked before; nullopt if the model error is too large.
+// Predictions from replays, on top of the findings ranked before; nullopt if the model error is too large, or
+// if it is open whether storage serves more readers (advise/read_scaling.h).
 std::optional<predict::Prediction> loader_prediction(const RuleInput& input,
                                                      const predict::LoaderReplayInput& loader,
                                                      const predict::ReplayCheck& check,
                                                      predict::LoaderSetting setting);
 std::optional<predict::Prediction> stream_prediction(const RuleInput& input,
                                                      const predict::StreamReplayInput& changed);
+// Predicts the step with `changed` for its timeline, on which later findings are then predicted. Without a
+// prediction: the ceiling for a change that removes the share `removed` of the step.
+void settle_with(Finding& finding, const RuleInput& input, predict::StreamReplayInput changed,
+                 double removed);
+
 // The recorded timeline with `input_factor` and the workers of `assumed_loader`.
 predict::StreamReplayInput with_assumed_input(const RuleInput& input);
 // Makes predictions start from the recorded step again.
 void assume_nothing(RuleInput& input);
+// ... from a step of this timeline.
+void assume_streams(RuleInput& input, const predict::StreamReplayInput& streams);
+
+// A short epoch as a long one has it: batches that workers make while the first one is waited for are a stock
+// that the rest of few batches lives on, whatever the setting. The same recording where it is long enough.
+predict::LoaderReplayInput in_the_long_run(const predict::LoaderReplayInput& loader,
+                                           const predict::LoaderSetting& setting);
 
 double expected_step_ms(const RuleInput& input, const predict::LoaderReplayInput& loader,
                         predict::LoaderSetting setting);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/io/printable.h"
 
@@ -49,8 +50,8 @@ double ceiling_without_reading(const RuleInput& input) {
   const double now = expected_step_ms(input, *input.loader, setting);
   setting.io_factor = 0;
   const double after = expected_step_ms(input, *input.loader, setting);
-  const double error = std::abs(input.loader_check.error());
-  return std::max(1.0, after > 0 ? now / after * (1 + error) : 1.0);
+  const double bound = ceiling_without(input, input.rank.share(Group::Input));
+  return std::clamp(after > 0 ? now / after : bound, 1.0, bound);
 }
 
 std::string data_stall_words(const RuleInput& input) {

@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "analyzer/advise/diagnose.h"
-#include "analyzer/advise/rule.h"
+#include "analyzer/advise/input_seen.h"
+#include "analyzer/advise/ranking.h"
+#include "analyzer/advise/unexplained.h"
 #include "analyzer/io/printable.h"
 
 namespace gpuwatch::advise {
@@ -15,7 +17,8 @@ using attribute::Category;
 using attribute::Group;
 using attribute::RankAttribution;
 
-constexpr double kBound = 0.05;  // XProf's lower band: below it a job is not bound by this
+constexpr double kMostlyBusy = 0.8;  // the rest is below XProf's upper band
+constexpr double kBound = 0.05;      // XProf's lower band: below it a job is not bound by this
 
 struct Loss {
   const char* id;
@@ -38,23 +41,60 @@ constexpr Loss kLosses[] = {
      "communication between ranks takes {} of each step"},
 };
 
-const Loss& largest_loss(const RankAttribution& rank) {
-  return *std::max_element(std::begin(kLosses), std::end(kLosses), [&](const Loss& a, const Loss& b) {
-    return rank.time(a.bottleneck) < rank.time(b.bottleneck);
-  });
+// Of the step, what a change is expected to gain: the best finding's part, or half of what none explains,
+// which may be all of it or nothing.
+double recoverable(const model::Run& run, const RankAttribution& rank, const std::vector<Finding>& findings,
+                   Bottleneck bottleneck) {
+  double best = 0;
+  for (const Finding& finding : findings)
+    if (finding.bottleneck == bottleneck) best = std::max(best, expected_recovery(finding));
+  if (bottleneck == Bottleneck::Compute) return best;
+  return std::max(best, unexplained_share(run, rank, findings, bottleneck) / 2);
+}
+
+// Null: the model's compute. Where two gain about the same, the one that takes more of the step.
+const Loss* most_recoverable(const model::Run& run, const RankAttribution& rank,
+                             const std::vector<Finding>& findings) {
+  constexpr double kSame = 0.03;  // of the step: gains differ as much from run to run
+  const Loss* most = std::max_element(
+      std::begin(kLosses), std::end(kLosses),
+      [&](const Loss& a, const Loss& b) { return rank.time(a.bottleneck) < rank.time(b.bottleneck); });
+  double gain = recoverable(run, rank, findings, most->bottleneck) + kSame;
+  for (const Loss& loss : kLosses) {
+    const double other = recoverable(run, rank, findings, loss.bottleneck);
+    if (other <= gain || rank.share(loss.bottleneck) < kBound) continue;
+    most = &loss;
+    gain = other;
+  }
+  return recoverable(run, rank, findings, Bottleneck::Compute) > gain ? nullptr : most;
 }
 
 std::string percent(double share) {
   return fmt::format("{:.0f}%", 100 * share);
 }
 
+// Of the time that the machine left to the job.
+double own_share(const RankAttribution& rank, Bottleneck bottleneck) {
+  const double own = 1 - rank.share(Bottleneck::Machine);
+  return own > 0 ? rank.share(bottleneck) / own : 0;
+}
+
+// Others took it: it says nothing of the job, and nothing of the job removes it.
+std::string machine_words(const RankAttribution& rank) {
+  const double share = rank.share(Bottleneck::Machine);
+  return share < kBound
+             ? ""
+             : fmt::format("; the training thread waits for a CPU core {} of the time", percent(share));
+}
+
 Verdict bound_by(const RankAttribution& rank, const Loss& loss) {
   const double share = rank.share(loss.bottleneck), step = rank.mean_step_ms();
   const char* words = rank.device == model::kNone ? loss.training : loss.gpu;
-  return {loss.id,
-          fmt::format("{}: {} ({:.4g} of {:.4g} ms)", loss.heading,
-                      fmt::format(fmt::runtime(words), percent(share)), share * step, step),
-          share < 1 ? 1 / (1 - share) : 1};
+  return {
+      loss.id,
+      fmt::format("{}: {} ({:.4g} of {:.4g} ms){}", loss.heading,
+                  fmt::format(fmt::runtime(words), percent(share)), share * step, step, machine_words(rank)),
+      share < 1 ? 1 / (1 - share) : 1, loss.bottleneck};
 }
 
 Verdict without_steps(const model::Run& run) {
@@ -67,39 +107,102 @@ Verdict without_steps(const model::Run& run) {
   return {"no-training", "NO TRAINING SEEN: no DataLoader, optimizer step or kernel launch was recorded", 1};
 }
 
-const RankAttribution* worst_rank(const std::vector<RankAttribution>& ranks) {
-  const RankAttribution* worst = nullptr;
-  for (const RankAttribution& rank : ranks)
-    if (!rank.steps.empty() && (!worst || rank.share(Group::DeviceBusy) < worst->share(Group::DeviceBusy)))
-      worst = &rank;
-  return worst;
+// Its last steps say nothing of why it left no end: it may have waited for a peer, or for its device. The
+// trace of a job that runs on another machine looks the same.
+bool has_no_end(const model::Process& process) {
+  return process.end_state == model::EndState::kKilledOrRunning && !process.is_running;
+}
+
+Verdict without_end(const model::Run& run, const model::Process& process, const RankAttribution& rank) {
+  std::string in;
+  if (process.training_thread < process.threads.size())
+    for (const model::OpenCall& call : process.threads[process.training_thread].open_calls)
+      if (in.empty() && call.operation < run.operations.size())
+        in = " in " + io::printable(run.operations[call.operation].name);
+  return {
+      "cannot-tell",
+      fmt::format("KILLED{} after {} steps, or still running on another machine: computing took {} of each "
+                  "step until then",
+                  in, rank.series.steps.size(), percent(rank.share(Group::DeviceBusy))),
+      1};
 }
 
 // The job does not wait for its input or its host by more than the bound.
-Verdict not_bound(const RankAttribution& rank, bool has_complaints) {
+Verdict not_bound(const model::Process& process, const RankAttribution& rank, bool has_complaints) {
   const double compute = rank.share(Category::Compute);
-  const double ceiling = compute > 0 ? 1 / compute : 1;
+  const double ceiling = compute > 0 ? (1 - rank.share(Bottleneck::Machine)) / compute : 1;
+  if (!is_input_seen(process, rank))
+    return {
+        "cpu-job",
+        fmt::format("CPU JOB: the training thread computes {} of the time; how much of that prepares data "
+                    "is not known (no loader was seen)",
+                    percent(compute)),
+        1};
   if (rank.device == model::kNone)
     return {"cpu-job",
             fmt::format("CPU JOB: training computes on the CPU {} of the time; faster data loading can speed "
-                        "it up by at most {:.2f}x",
-                        percent(compute), ceiling),
+                        "it up by at most {:.2f}x{}",
+                        percent(compute), ceiling, machine_words(rank)),
             ceiling};
   if (has_complaints) {
     const std::string host =
         ceiling < kLeastSpeedup ? "" : fmt::format("; host and data loading by at most {:.2f}x", ceiling);
     return {"compute-bound",
-            fmt::format("COMPUTE-BOUND: the GPU is busy {} of the time; only faster GPU work can speed this "
-                        "up{}",
-                        percent(compute), host),
+            fmt::format("COMPUTE-BOUND: the GPU is busy {} of the time; {}{}{}", percent(compute),
+                        compute >= kMostlyBusy ? "only faster GPU work can speed this up"
+                                               : "faster GPU work gains most",
+                        host, machine_words(rank)),
             ceiling};
   }
   return {"healthy",
-          fmt::format("HEALTHY: nothing to gain in data loading or on the host (up to {:.2f}x)", ceiling),
+          fmt::format("HEALTHY: nothing to gain in data loading or on the host (up to {:.2f}x){}", ceiling,
+                      machine_words(rank)),
           ceiling};
 }
 
+// The device alone was recorded, and it idles more than anything that is known costs.
+bool is_idle_unexplained(const model::Process& process, const RankAttribution& rank, const Loss* loss) {
+  const double unknown = rank.share(Category::Unknown);
+  return process.sources.contains("host calls") && unknown >= kBound &&
+         (!loss || unknown > rank.share(loss->bottleneck));
+}
+
+// Whatever else it waits for, the GPU that it does not use comes first.
+Verdict gpu_unused(const RankAttribution& rank, const Finding& finding) {
+  return {"cpu-job",
+          fmt::format(
+              "CPU JOB: the machine has a GPU that is not used; training computes on the CPU {} of the time",
+              percent(rank.share(Category::Compute))),
+          finding.ceiling_speedup.value_or(1), Bottleneck::Compute};
+}
+
+// A complaint of the machine alone leaves the job healthy.
+bool is_about_the_job(const Finding& finding) {
+  return finding.is_complaint() && finding.bottleneck != Bottleneck::Machine &&
+         !finding.explains.contains(Category::Sched);
+}
+
+// Whoever waits for its peers waits for one of them: they do not count as idle.
+double at_work(const RankAttribution& rank) {
+  return rank.share(Group::DeviceBusy) + rank.share(Category::CommHost);
+}
+
+// Of several ranks, whose step the verdict is about.
+std::string rank_words(const model::Run& run, const RankAttribution& rank,
+                       const std::vector<RankAttribution>& ranks) {
+  const auto has_steps = [](const RankAttribution& each) { return !each.steps.empty(); };
+  if (std::ranges::count_if(ranks, has_steps) < 2) return "";
+  return fmt::format(", on rank {}", std::max(run.processes.at(rank.process).rank, 0));
+}
+
 }  // namespace
+
+const RankAttribution* worst_rank(const std::vector<RankAttribution>& ranks) {
+  const RankAttribution* worst = nullptr;
+  for (const RankAttribution& rank : ranks)
+    if (!rank.steps.empty() && (!worst || at_work(rank) < at_work(*worst))) worst = &rank;
+  return worst;
+}
 
 Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks,
                 const std::vector<Finding>& findings) {
@@ -112,9 +215,10 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
             fmt::format("TOO SHORT: only {} step{} recorded; let the job run for 20 steps or more",
                         rank->steps.size(), rank->steps.size() == 1 ? " was" : "s were"),
             1};
-  const Loss& loss = largest_loss(*rank);
+  const Loss* loss = most_recoverable(run, *rank, findings);
+  const bool is_bound = loss && own_share(*rank, loss->bottleneck) >= kBound;
   const double hidden = rank->share(Bottleneck::Unobserved);
-  if (hidden > 0.5 && rank->share(loss.bottleneck) < kBound)
+  if (hidden > 0.5 && !is_bound)
     return {"cannot-tell",
             fmt::format("CANNOT TELL: what the GPU did was not recorded for {} of the time", percent(hidden)),
             1};
@@ -123,8 +227,23 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
             fmt::format("CANNOT TELL: {} of the time has no known cause",
                         percent(rank->share(Category::Unknown))),
             1};
-  if (rank->share(loss.bottleneck) >= kBound) return bound_by(*rank, loss);
-  return not_bound(*rank, first_complaint(findings) != nullptr);
+  const Finding* unused = find(findings, "gpu-unused");
+  if (unused && (!is_bound || rank->share(Category::Compute) >= rank->share(loss->bottleneck)))
+    return gpu_unused(*rank, *unused);
+  const model::Process& process = run.processes.at(rank->process);
+  if (is_idle_unexplained(process, *rank, loss))
+    return {"cannot-tell",
+            fmt::format("CANNOT TELL: the GPU idles {} of each step, and why is not in this trace: it has no "
+                        "calls of the host",
+                        percent(rank->share(Category::Unknown))),
+            1};
+  if (is_bound) {
+    Verdict bound = bound_by(*rank, *loss);
+    bound.sentence += rank_words(run, *rank, ranks);
+    return bound;
+  }
+  if (has_no_end(process)) return without_end(run, process, *rank);
+  return not_bound(process, *rank, std::ranges::any_of(findings, is_about_the_job));
 }
 
 }  // namespace gpuwatch::advise

@@ -19,6 +19,13 @@ model::Ns RankAttribution::time(Bottleneck bottleneck) const {
   return sum;
 }
 
+std::vector<model::TimeSpan> times_of(const RankAttribution& rank, Category category) {
+  std::vector<model::TimeSpan> times;
+  for (const Slice& slice : rank.slices)
+    if (slice.category == category) times.push_back({slice.begin, slice.end});
+  return times;
+}
+
 double RankAttribution::mean_step_ms() const {
   return steps.empty() ? 0 : static_cast<double>(wall_ns) / static_cast<double>(steps.size()) / 1e6;
 }

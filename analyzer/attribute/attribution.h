@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cstddef>
+#include <iterator>
 #include <string_view>
 #include <vector>
 
@@ -17,7 +18,15 @@ namespace gpuwatch::attribute {
 enum class Group { DeviceBusy, DeviceWait, Input, Host, Rest };
 
 // What limits a job. The verdict, the rows of the report and `healthy` add up the same categories.
-enum class Bottleneck { Compute, Input, Copy, Communication, Host, Unobserved, Other };
+// Machine: others took what the job needs; it says nothing of the job.
+enum class Bottleneck { Compute, Input, Copy, Communication, Host, Machine, Unobserved, Other };
+inline constexpr std::string_view kBottleneckWords[] = {"compute",       "data loading", "exposed copies",
+                                                        "communication", "host work",    "waiting for a core",
+                                                        "GPU not seen",  "other"};
+inline constexpr size_t kBottleneckCount = std::size(kBottleneckWords);
+constexpr std::string_view words(Bottleneck bottleneck) {
+  return kBottleneckWords[static_cast<size_t>(bottleneck)];
+}
 
 enum class Category : uint8_t {
 #define GW_CATEGORY(identifier, name, words, group, bottleneck) identifier,
@@ -80,6 +89,9 @@ struct RankAttribution {
   double steady_input_share() const { return share(Group::Input) - share(Category::InputStartup); }
   double mean_step_ms() const;
 };
+
+// The intervals of the recorded steps whose time is of this category.
+std::vector<model::TimeSpan> times_of(const RankAttribution& rank, Category category);
 
 std::vector<RankAttribution> attribute(const model::Run& run);
 

@@ -6,6 +6,7 @@
 
 #include "analyzer/attribute/data_wait.h"
 #include "analyzer/attribute/host_cause.h"
+#include "analyzer/attribute/peer_wait.h"
 #include "analyzer/attribute/process_view.h"
 #include "analyzer/attribute/step_cost.h"
 #include "analyzer/attribute/thread_wait.h"
@@ -29,6 +30,7 @@ class CpuJob {
   uint32_t thread_;
   DataWait data_wait_;
   ThreadWait thread_wait_;
+  PeerWait peer_wait_;
   StepCosts step_costs_;
 };
 

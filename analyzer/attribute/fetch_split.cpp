@@ -94,7 +94,7 @@ bool FetchSplit::is_waiting(const Stretch& stretch) const {
   return stretch.call != kNone && is_off_cpu((*thread_.calls)[stretch.call].op_class);
 }
 
-// Asleep, or waiting for threads of its own, the code that called is still at its work.
+// Waiting for threads of its own, the code that called is still at its work; asleep, it computes nothing.
 Category FetchSplit::category_at(const Stretch& stretch) const {
   if (stretch.call == kNone) return Category::InputTransform;
   const HostCall& call = (*thread_.calls)[stretch.call];
@@ -103,7 +103,8 @@ Category FetchSplit::category_at(const Stretch& stretch) const {
   const auto after = std::partition_point(collates_.begin(), collates_.end(),
                                           [&](const TimeSpan& c) { return c.begin <= call.begin; });
   const bool is_collating = after != collates_.begin() && call.begin < (after - 1)->end;
-  return is_collating ? Category::InputCollate : Category::InputTransform;
+  if (is_collating) return Category::InputCollate;
+  return pauses(call.op_class) ? Category::InputWait : Category::InputTransform;
 }
 
 // Of the fetch's run delay, what falls before `time`; differences over its own work add up to all of it. What

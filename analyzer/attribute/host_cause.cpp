@@ -70,9 +70,10 @@ Category category_of_call(const ProcessView& view, uint32_t thread, uint32_t cal
     case OpClass::PointToPoint:
     case OpClass::CommGroup:
     case OpClass::CommLife:
-    case OpClass::Receive:
     case OpClass::Send:
       return Category::CommHost;
+    case OpClass::Receive:  // a single process has no peer: what it receives is data
+      return view.process().world_size > 1 ? Category::CommHost : Category::InputIo;
     case OpClass::Write:
     case OpClass::Flush:
     case OpClass::Checkpoint:
@@ -93,7 +94,7 @@ Category category_of_call(const ProcessView& view, uint32_t thread, uint32_t cal
       return Category::Gc;
     case OpClass::Sleep:
     case OpClass::ChildWait:
-      return Category::HostCompute;
+      return Category::HostWait;
     default:
       return Category::Unknown;
   }

@@ -22,7 +22,7 @@ void HostWalk::explain(const Gap& gap, Tiling& tiling) {
   const DeviceOp* next = gap.next;
   const bool is_launch_known = next && next->launch_thread != kNone && next->launch_call != kNone;
   const uint32_t thread = is_launch_known ? next->launch_thread : view_.training_thread();
-  if (thread == kNone) return tiling.fill(gap.time.end, {Category::Unknown});
+  if (thread == kNone || !is_recorded(thread)) return tiling.fill(gap.time.end, {Category::Unknown});
   const Ns launched = is_launch_known ? view_.call(thread, next->launch_call).end : gap.time.end;
   if (launched <= gap.time.begin) return fill_device_side(gap, tiling);
 
@@ -31,6 +31,12 @@ void HostWalk::explain(const Gap& gap, Tiling& tiling) {
   const uint16_t stream = next ? next->stream : uint16_t{0xffff};
   const uint32_t launch_call = is_launch_known ? next->launch_call : kNone;
   fill_feeding(tiling, gap.time.end, {Category::DeviceLaunchGap, thread, launch_call, stream}, refill);
+}
+
+// Another profiler may have recorded the device alone. Our own recorder sees threads that make no calls.
+bool HostWalk::is_recorded(uint32_t thread) const {
+  return view_.process().imported_from.empty() || !view_.feeding_threads().empty() ||
+         !view_.thread(thread).calls.empty();
 }
 
 void HostWalk::explain_thread(Tiling& tiling, Ns end, uint32_t thread) {
@@ -70,6 +76,8 @@ void HostWalk::fill_stretch(Tiling& tiling, Ns end, uint32_t thread, size_t stre
   }
   const OpClass op_class = view_.call(thread, stretch.call).op_class;
   if (takes_batch(op_class)) return data_wait_.explain(tiling, end, thread, stretch.call);
+  if (view_.is_compiling(thread, stretch.call))
+    return tiling.fill(end, {Category::Compile, thread, stretch.call});
   if (waits_for_thread(op_class)) return fill_wait(tiling, end, thread, stretch.call, refill, depth);
   cause.category = category_of_call(view_, thread, stretch.call);
   fill_feeding(tiling, end, cause, refill);
@@ -78,17 +86,24 @@ void HostWalk::fill_stretch(Tiling& tiling, Ns end, uint32_t thread, size_t stre
 // What held up the script's own work is told from it; code between launches is too short for that.
 void HostWalk::fill_own_code(Tiling& tiling, Ns end, uint32_t thread, size_t stretch_index, Refill& refill) {
   const Cause cause{own_code(thread).category(stretch_index), thread};
-  if (cause.category != Category::HostCompute || thread != view_.training_thread())
+  if (thread != view_.training_thread()) return fill_feeding(tiling, end, cause, refill);
+  if (cause.category != Category::HostCompute) {
+    step_costs_.fill_delay(tiling, end, cause);
     return fill_feeding(tiling, end, cause, refill);
+  }
   while (tiling.cursor() < end) {
-    const Ns until = step_costs_.until(tiling.cursor(), end);
+    const model::TimeSpan framework = own_code(thread).next_operator(tiling.cursor(), end);
+    const Ns until = step_costs_.until(tiling.cursor(), framework.begin);
     step_costs_.fill(tiling, until, cause);
     tiling.fill(until, cause);
+    if (until == framework.begin)
+      fill_feeding(tiling, framework.end, {Category::LaunchDispatch, thread}, refill);
   }
 }
 
 const OwnCode& HostWalk::own_code(uint32_t thread) {
-  return own_code_.try_emplace(thread, view_, thread, steps_).first->second;
+  const StepCosts* costs = thread == view_.training_thread() ? &step_costs_ : nullptr;
+  return own_code_.try_emplace(thread, view_, thread, steps_, costs).first->second;
 }
 
 void HostWalk::fill_feeding(Tiling& tiling, Ns end, const Cause& cause, Refill& refill) {
@@ -100,6 +115,7 @@ void HostWalk::fill_feeding(Tiling& tiling, Ns end, const Cause& cause, Refill& 
 }
 
 void HostWalk::fill_wait(Tiling& tiling, Ns end, uint32_t thread, uint32_t call, Refill& refill, int depth) {
+  if (peer_wait_.is_for_peers(thread, call)) return tiling.fill(end, {Category::CommHost, thread, call});
   if (depth < kMaxHandOvers) {
     const uint32_t waker = thread_wait_.feeding_waker(thread, call);
     if (waker != kNone) return walk(tiling, end, waker, refill, depth + 1);
@@ -135,10 +151,10 @@ void HostWalk::fill_producing(Tiling& tiling, Ns end, uint32_t waker, Cause caus
       data_wait_.explain(tiling, until, producer, stretch.call);
       continue;
     }
-    cause.category = reads_input(op_class) ? Category::InputIo
-                     : waits_for_thread(op_class)
-                         ? Category::InputNoPrefetch
-                         : Category::InputTransform;  // its code, or a sleep that stands for it
+    cause.category = reads_input(op_class)        ? Category::InputIo
+                     : waits_for_thread(op_class) ? Category::InputNoPrefetch
+                     : pauses(op_class)           ? Category::InputWait
+                                                  : Category::InputTransform;
     tiling.fill(until, cause);
   }
 }

@@ -7,6 +7,7 @@
 #include "analyzer/attribute/data_wait.h"
 #include "analyzer/attribute/host_cause.h"
 #include "analyzer/attribute/own_code.h"
+#include "analyzer/attribute/peer_wait.h"
 #include "analyzer/attribute/process_view.h"
 #include "analyzer/attribute/step_cost.h"
 #include "analyzer/attribute/sync_stall.h"
@@ -32,6 +33,7 @@ class HostWalk {
         steps_(steps),
         data_wait_(view),
         thread_wait_(view, steps),
+        peer_wait_(view),
         step_costs_(view, view.training_thread()) {}
 
   // Fills from the gap's begin, where the cursor is, to its end.
@@ -49,6 +51,7 @@ class HostWalk {
   };
 
   Refill refill_at(uint32_t thread, model::Ns time) const;
+  bool is_recorded(uint32_t thread) const;
   void fill_device_side(const Gap& gap, Tiling& tiling) const;
   void walk(Tiling& tiling, model::Ns end, uint32_t thread, Refill& refill, int depth);
   void fill_stretch(Tiling& tiling, model::Ns end, uint32_t thread, size_t stretch_index, Refill& refill,
@@ -65,6 +68,7 @@ class HostWalk {
   std::map<uint32_t, OwnCode> own_code_;  // by thread
   DataWait data_wait_;
   ThreadWait thread_wait_;
+  PeerWait peer_wait_;
   StepCosts step_costs_;
 };
 

@@ -104,6 +104,18 @@ ProcessView::CopyFacts ProcessView::copy_facts(uint32_t thread, uint32_t call) c
   return facts;
 }
 
+uint32_t ProcessView::kernel_of(uint32_t thread, uint32_t call) const {
+  if (kernels_.empty()) {
+    for (const model::Thread& each : process_.threads) kernels_.emplace_back(each.calls.size(), kNone);
+    for (const model::Device& device : process_.devices)
+      for (const DeviceOp& op : device.operations)
+        if (op.launch_thread < kernels_.size() && op.launch_call < kernels_[op.launch_thread].size() &&
+            kernels_[op.launch_thread][op.launch_call] == kNone)
+          kernels_[op.launch_thread][op.launch_call] = op.kernel;
+  }
+  return kernels_[thread][call];
+}
+
 const Activity& ProcessView::activity(uint32_t thread) const {
   if (!activities_[thread]) {
     activities_[thread] = std::make_unique<Activity>(process_.threads[thread].calls, View::kLaunching);

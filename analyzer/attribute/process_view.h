@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "analyzer/attribute/activity.h"
+#include "analyzer/model/compiler.h"
 
 namespace gpuwatch::attribute {
 
@@ -36,6 +37,10 @@ class ProcessView {
   const model::HostCall& call(uint32_t thread, uint32_t call) const {
     return process_.threads[thread].calls[call];
   }
+  // A compiler made it (model/compiler.h): whatever it does or waits for is compiling.
+  bool is_compiling(uint32_t thread, uint32_t call) const {
+    return model::is_in_compiler(run_, process_.threads[thread], process_.threads[thread].calls[call]);
+  }
   // What a copy call moved, from the device's record of it where there is one, else from the call's detail.
   struct CopyFacts {
     trace::RecordKind kind = trace::RecordKind::CopyOther;
@@ -44,6 +49,9 @@ class ProcessView {
     uint32_t stream = 0;  // low bits of the stream's handle
   };
   CopyFacts copy_facts(uint32_t thread, uint32_t call) const;
+
+  // The kernel that a call launched, of a graph the first one; kNone where that is not known.
+  uint32_t kernel_of(uint32_t thread, uint32_t call) const;
 
   // Threads that feed the device, the training thread first.
   const std::vector<uint32_t>& feeding_threads() const { return feeding_threads_; }
@@ -72,6 +80,7 @@ class ProcessView {
   std::vector<DeviceCopy> copies_;
   std::vector<uint32_t> feeding_threads_, other_threads_;
   mutable std::vector<std::unique_ptr<Activity>> activities_;
+  mutable std::vector<std::vector<uint32_t>> kernels_;  // by thread and call, made when first asked for
 };
 
 }  // namespace gpuwatch::attribute

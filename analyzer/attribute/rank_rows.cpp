@@ -21,7 +21,7 @@ using model::TimeSpan;
 std::vector<model::Step> recorded_steps(const StepSeries& series) {
   std::vector<model::Step> steps;
   std::copy_if(series.steps.begin(), series.steps.end(), std::back_inserter(steps),
-               [](const model::Step& step) { return !step.is_warm_up && step.end > step.begin; });
+               [](const model::Step& step) { return step.is_recorded() && step.end > step.begin; });
   return steps;
 }
 

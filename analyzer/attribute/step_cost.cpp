@@ -25,9 +25,15 @@ Ns capped(uint64_t ns) {
 StepCosts::StepCosts(const ProcessView& view, uint32_t thread) {
   if (thread == kNone) return;
   find_intervals(view.thread(thread));
+  if (costs_.empty()) find_samples(view.process().machine_samples);
+  if (costs_.empty()) return;
   measure_own_code(view.activity(thread));
+  delayed_.emplace(view, thread);
   size_t next = 0;
-  for (Cost& cost : costs_) settle(cost, account(view.thread(thread), cost.time, next));
+  for (Cost& cost : costs_) {
+    settle(cost, account(view.thread(thread), cost.time, next));
+    delayed_->add(cost.time, cost.delayed_ns);
+  }
 }
 
 // Each detail covers the time since the one before; the first of a thread, since its first step.
@@ -41,8 +47,27 @@ void StepCosts::find_intervals(const model::Thread& thread) {
     }
     const Ns begin = costs_.empty() ? std::min(since, call.begin) : costs_.back().time.end;
     if (call.end <= begin) continue;  // nested in another one
-    costs_.push_back({{begin, call.end}, &thread.cpu_details[call.detail], io_counts_of(thread, call)});
+    const trace::CpuDetail& cpu = thread.cpu_details[call.detail];
+    costs_.push_back({{begin, call.end}, &cpu, io_counts_of(thread, call), capped(cpu.run_delay_ns())});
   }
+}
+
+// A sample holds the counter of the thread that took it, in most jobs the training thread. Where several
+// threads take turns, their differences are negative or longer than the time between.
+void StepCosts::find_samples(const std::vector<model::MachineSample>& samples) {
+  constexpr size_t kMostOdd = 5;  // one of so many
+  size_t odd = 0;
+  for (size_t i = 1; i < samples.size(); ++i) {
+    const TimeSpan time{samples[i - 1].time, samples[i].time};
+    const Ns delay = samples[i].run_delay_ns - samples[i - 1].run_delay_ns;
+    if (time.length() <= 0 || delay < 0 || delay > time.length() ||
+        (!costs_.empty() && time.begin < costs_.back().time.end)) {
+      ++odd;
+      continue;
+    }
+    costs_.push_back({time, nullptr, nullptr, delay});
+  }
+  if (odd * kMostOdd > samples.size()) costs_.clear();
 }
 
 void StepCosts::measure_own_code(const Activity& activity) {
@@ -87,15 +112,16 @@ StepCosts::Accounted StepCosts::account(const model::Thread& thread, TimeSpan ti
 }
 
 void StepCosts::settle(Cost& cost, const Accounted& accounted) {
-  const Ns cpu = std::max<Ns>(0, capped(cost.cpu->cpu_ns()) - accounted.cpu_ns);
-  const Ns delay = std::max<Ns>(0, capped(cost.cpu->run_delay_ns()) - accounted.delayed_ns);
+  const Ns delay = std::max<Ns>(0, cost.run_delay_ns - accounted.delayed_ns);
+  const Ns not_off_cpu = std::max<Ns>(0, cost.time.length() - accounted.elsewhere_ns - delay);
+  const Ns cpu = cost.cpu ? std::max<Ns>(0, capped(cost.cpu->cpu_ns()) - accounted.cpu_ns) : not_off_cpu;
   const OwnTime own = own_time(cost.own_ns, cpu, delay);
   cost.delayed_ns = std::clamp<Ns>(own.delayed_ns, 0, cost.own_ns);
   // Short reads lie anywhere: taking a batch from its worker is made of them.
   const Ns io = std::max<Ns>(0, (cost.io ? Ns{cost.io->io_us()} * 1000 : 0) - accounted.io_ns);
   const Ns anywhere = std::max(cost.own_ns, cost.time.length() - accounted.elsewhere_ns);
   cost.short_io_ns = std::clamp<Ns>(share_until(io, cost.own_ns, anywhere), 0, cost.own_ns - cost.delayed_ns);
-  if (cost.cpu->major_faults() <= accounted.major_faults) return;
+  if (!cost.cpu || cost.cpu->major_faults() <= accounted.major_faults) return;
   cost.fault_ns = std::clamp<Ns>(own.unexplained_ns, 0, cost.own_ns - cost.delayed_ns - cost.short_io_ns);
 }
 
@@ -111,6 +137,11 @@ Ns StepCosts::until(Ns time, Ns end) const {
   return std::min(end, time < cost->time.begin ? cost->time.begin : cost->time.end);
 }
 
+void StepCosts::fill_delay(Tiling& tiling, Ns end, Cause cause) const {
+  cause.category = Category::Sched;
+  tiling.fill_at_most(end, delay_within({tiling.cursor(), end}), cause);
+}
+
 void StepCosts::fill(Tiling& tiling, Ns end, Cause cause) const {
   const Cost* cost = at(tiling.cursor());
   if (!cost || tiling.cursor() < cost->time.begin) return;
@@ -120,7 +151,7 @@ void StepCosts::fill(Tiling& tiling, Ns end, Cause cause) const {
     tiling.fill_at_most(end, share_until(amount, to, cost->own_ns) - share_until(amount, from, cost->own_ns),
                         cause);
   };
-  fill_share(cost->delayed_ns, Category::Sched);
+  fill_delay(tiling, end, cause);
   fill_share(cost->short_io_ns, Category::InputIo);
   fill_share(cost->fault_ns, Category::PageFault);
 }

@@ -5,6 +5,8 @@
 #include <limits>
 #include <tuple>
 
+#include "analyzer/model/stacks.h"
+
 namespace gpuwatch::attribute {
 
 using model::HostCall;
@@ -76,6 +78,57 @@ bool ThreadWait::training_takes_batches() const {
   return std::any_of(loaders.begin(), loaders.end(), [this](const model::Loader& loader) {
     return loader.thread == view_.training_thread() || loader.thread == kNone;
   });
+}
+
+std::optional<bool> ThreadWait::stack_waits_for_a_result(uint32_t thread, const HostCall& call) {
+  const std::string* text = model::stack_of(view_.run(), view_.thread(thread), call);
+  if (!text) return std::nullopt;
+  const auto [known, is_new] = texts_.try_emplace(text, false);
+  if (is_new) known->second = model::waits_for_a_result(model::frames_of(*text));
+  return known->second;
+}
+
+// CPython makes its locks of semaphores, and PyTorch's own compute threads use none. Where an interpreter's
+// frames cannot be read, this is all that tells.
+bool ThreadWait::is_python_lock(uint16_t operation) const {
+  return view_.process().facts.contains("python") &&
+         view_.run().operations[operation].name.starts_with("sem_");
+}
+
+// Stacks are rationed: a call without one is taken for what those with one are.
+const ThreadWait::Waits& ThreadWait::waits(uint32_t thread, uint16_t operation) {
+  const auto [entry, is_new] = waits_.try_emplace({thread, operation});
+  Waits& waits = entry->second;
+  if (!is_new) return waits;
+  size_t with_stack = 0, for_results = 0, without_stack = 0;
+  for (const HostCall& call : view_.thread(thread).calls) {
+    if (call.operation != operation || call.failed()) continue;
+    const std::optional<bool> is_for_result = stack_waits_for_a_result(thread, call);
+    with_stack += is_for_result.has_value();
+    for_results += is_for_result.value_or(false);
+    without_stack += !is_for_result;
+  }
+  waits.is_mostly_for_results =
+      with_stack > 0 ? 2 * for_results > with_stack : is_python_lock(operation) && recurs(thread, operation);
+  waits.calls = for_results + (waits.is_mostly_for_results ? without_stack : 0);
+  return waits;
+}
+
+// A wait that ended by its time-out got none: nobody made what it waited for.
+bool ThreadWait::is_for_a_result(uint32_t thread, uint32_t call) {
+  if (view_.call(thread, call).failed() || is_lock_wait(view_.call(thread, call), view_.lock_wait()))
+    return false;
+  const std::optional<bool> own = stack_waits_for_a_result(thread, view_.call(thread, call));
+  return own ? *own : waits(thread, view_.call(thread, call).operation).is_mostly_for_results;
+}
+
+// A checkpoint's future or a logger's queue is waited for now and then; data, at least where a chunk of it is
+// used up.
+bool ThreadWait::is_data_for_steps(uint32_t thread, uint32_t call) {
+  constexpr size_t kStepsPerChunk = 50, kFewest = 3;
+  if (training_takes_batches() || !is_for_a_result(thread, call)) return false;
+  const size_t calls = waits(thread, view_.call(thread, call).operation).calls;
+  return calls >= std::max(kFewest, steps_ / kStepsPerChunk);
 }
 
 // What the thread gives the device first after the wait is a copy to it.

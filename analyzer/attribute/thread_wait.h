@@ -45,6 +45,11 @@ class ThreadWait {
   // False where another thread iterates the loader and hands the batches on.
   bool training_takes_batches() const;
 
+  // Python's own way to wait for another thread: its stack says so, or that of most calls of this operation.
+  bool is_for_a_result(uint32_t thread, uint32_t call);
+  // What is waited for so is data: where it belongs to the steps, not to one in a hundred of them.
+  bool is_data_for_steps(uint32_t thread, uint32_t call);
+
   WaitKind kind(uint32_t thread, uint32_t call, uint32_t producer);
 
  private:
@@ -55,6 +60,15 @@ class ThreadWait {
   const ProcessView& view_;
   size_t steps_;
   std::map<std::pair<uint32_t, uint16_t>, bool> recurs_;
+  struct Waits {
+    size_t calls = 0;                    // that waited for a result, or have no stack and may have
+    bool is_mostly_for_results = false;  // of those with a stack
+  };
+  bool is_python_lock(uint16_t operation) const;
+  const Waits& waits(uint32_t thread, uint16_t operation);
+  std::optional<bool> stack_waits_for_a_result(uint32_t thread, const model::HostCall& call);
+  std::map<std::pair<uint32_t, uint16_t>, Waits> waits_;
+  std::map<const std::string*, bool> texts_;  // stacks that were looked at
 };
 
 }  // namespace gpuwatch::attribute

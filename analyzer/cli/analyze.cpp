@@ -63,6 +63,7 @@ StepRange parse_steps(const std::string& text) {
 
 std::string analyze(const AnalyzeOptions& options, report::TextStyle style) {
   style.is_verbose = options.is_verbose;
+  style.shows_kernels = options.shows_kernels;
   std::optional<StepRange> steps;
   if (!options.steps.empty()) steps = parse_steps(options.steps);
   model::Run run = model::build_run(options.traces);

@@ -20,6 +20,7 @@ struct AnalyzeOptions {
   std::optional<int> rank;
   std::string steps;  // "A:B", "" for all
   bool is_verbose = false;
+  bool shows_kernels = false;
 };
 
 StepRange parse_steps(const std::string& text);

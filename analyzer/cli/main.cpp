@@ -55,16 +55,20 @@ struct Commands {
     run_command->add_option("command", run.command, "the command and its arguments")->required();
 
     analyze_command = app.add_subcommand("analyze", "report on a recorded run");
-    analyze_command->add_option(
-        "trace", analyze.traces,
-        "run directories, trace files, or traces that torch.profiler exported (.json, .json.gz) "
-        "(default: the newest run here)");
+    analyze_command->add_option("trace", analyze.traces,
+                                "run directories, trace files, traces that torch.profiler exported (.json, "
+                                ".json.gz) or folders of them "
+                                "(default: the newest run here)");
     analyze_command->add_flag("--json", analyze.json, "print JSON (schema gpuwatch.report.v1)");
     analyze_command->add_option("--rank", analyze.rank, "only this rank");
     analyze_command->add_option("--steps", analyze.steps,
                                 "only recorded steps A to B-1, counted from 0: A:B");
     analyze_command->add_flag("-v,--verbose", analyze.is_verbose,
                               "show every limit of what could be seen, and every thread of a killed job");
+    analyze_command->add_flag(
+        "--kernels", analyze.shows_kernels,
+        "show what kind of work the GPU did, the kernels that took most of its time, and "
+        "how far the host was ahead");
 
     predict_command = app.add_subcommand("predict", "predict the step time with another loader setting");
     predict_command->add_option("trace", predict.traces,

@@ -65,6 +65,15 @@ std::string sentence(const predict::LoaderSetting& setting, const predict::Predi
   return result;
 }
 
+std::string open_words(const predict::LoaderSetting& setting, const predict::Estimate& range) {
+  return fmt::format(
+      "{}: {:.1f} ms a step if storage serves {} readers as fast as the recorded ones, up to {:.1f} if they "
+      "share "
+      "what it gave them; this run does not tell which, so there is no prediction: record one with more "
+      "workers",
+      words(setting), range.low, setting.workers, range.high);
+}
+
 }  // namespace
 
 std::string predict(const PredictOptions& options) {
@@ -84,7 +93,13 @@ std::string predict(const PredictOptions& options) {
 
   const predict::LoaderSetting setting = wanted(options, recording->setting);
   const auto prediction = advise::what_if(run, *rank, setting);
+  if (!prediction && predict::check(*recording).trust() != predict::Trust::kCeilingOnly)
+    throw io::UserError(
+        "what this run leaves open about that setting is wider than the step itself, too much for a "
+        "prediction; record a run with workers, or on a machine that other programs leave free");
   if (!prediction) {
+    if (const auto open = advise::what_if_open(run, *rank, setting))
+      throw io::UserError(open_words(setting, *open));
     throw io::UserError(fmt::format(
         "the simulated replay misses the unchanged run by {:.0f}% over {} steps, too much for a prediction; "
         "record 20 or more steady steps",

@@ -75,8 +75,10 @@ int wait_for(pid_t child, const sigset_t& signals) {
     while (waitpid(child, &status, WNOHANG | WUNTRACED | WCONTINUED) == child) {
       if (WIFEXITED(status)) return WEXITSTATUS(status);
       if (WIFSIGNALED(status)) return 128 + WTERMSIG(status);
-      // Stopped together (Ctrl-Z) so that the shell gets its terminal back; continued by SIGCONT above.
-      if (WIFSTOPPED(status)) kill(getpid(), SIGSTOP), kill(child, SIGCONT);
+      // Stopped together (Ctrl-Z) so that the shell gets its terminal back; continued by SIGCONT above. Who
+      // sends SIGSTOP to the job alone continues the job alone, too.
+      const bool is_by_terminal = WIFSTOPPED(status) && WSTOPSIG(status) != SIGSTOP;
+      if (is_by_terminal) kill(getpid(), SIGSTOP), kill(child, SIGCONT);
     }
   }
 }

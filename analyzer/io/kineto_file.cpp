@@ -67,19 +67,15 @@ struct CategoryName {
   std::string_view name;
   KinetoCategory category;
 };
-// Up to 2022 Kineto wrote the second name of each. What PyTorch's operators did is not kept, but for the
-// marks that its loader and its optimizers made as operators before there were annotations.
-constexpr CategoryName kCategoryNames[] = {{"kernel", KinetoCategory::kKernel},
-                                           {"Kernel", KinetoCategory::kKernel},
-                                           {"gpu_memcpy", KinetoCategory::kMemcpy},
-                                           {"Memcpy", KinetoCategory::kMemcpy},
-                                           {"gpu_memset", KinetoCategory::kMemset},
-                                           {"Memset", KinetoCategory::kMemset},
-                                           {"cuda_sync", KinetoCategory::kDeviceSync},
-                                           {"cuda_runtime", KinetoCategory::kCudaCall},
-                                           {"cuda_driver", KinetoCategory::kCudaCall},
-                                           {"Runtime", KinetoCategory::kCudaCall},
-                                           {"user_annotation", KinetoCategory::kAnnotation}};
+// Up to 2022 Kineto wrote the second name of each. PyTorch's loader and its optimizers made their marks as
+// operators before there were annotations.
+constexpr CategoryName kCategoryNames[] = {
+    {"kernel", KinetoCategory::kKernel},        {"Kernel", KinetoCategory::kKernel},
+    {"gpu_memcpy", KinetoCategory::kMemcpy},    {"Memcpy", KinetoCategory::kMemcpy},
+    {"gpu_memset", KinetoCategory::kMemset},    {"Memset", KinetoCategory::kMemset},
+    {"cuda_sync", KinetoCategory::kDeviceSync}, {"cuda_runtime", KinetoCategory::kCudaCall},
+    {"cuda_driver", KinetoCategory::kCudaCall}, {"hip_runtime", KinetoCategory::kCudaCall},
+    {"Runtime", KinetoCategory::kCudaCall},     {"user_annotation", KinetoCategory::kAnnotation}};
 constexpr std::string_view kOperatorCategories[] = {"cpu_op", "Operator"};
 constexpr std::string_view kMarks[] = {"enumerate(DataLoader)#", "Optimizer.step#", "ProfilerStep#"};
 
@@ -99,7 +95,8 @@ bool is_read(std::string_view category) {
 KinetoCategory category_of(std::string_view category, std::string_view name) {
   const auto* known = std::ranges::find(kCategoryNames, category, &CategoryName::name);
   if (known != std::end(kCategoryNames)) return known->category;
-  return is_operator(category) && is_mark(name) ? KinetoCategory::kAnnotation : KinetoCategory::kOther;
+  if (!is_operator(category)) return KinetoCategory::kOther;
+  return is_mark(name) ? KinetoCategory::kAnnotation : KinetoCategory::kOperator;
 }
 
 struct RawEvent {
@@ -119,6 +116,7 @@ class Reader {
   KinetoTrace read();
 
  private:
+  bool is_cut_off(simdjson::error_code error) const;
   [[noreturn]] void fail(simdjson::error_code error);
   void check(simdjson::error_code error) {
     if (error != simdjson::SUCCESS) fail(error);
@@ -156,7 +154,18 @@ class Reader {
   bool is_parsed_ = false, has_events_ = false, has_fractions_ = false;
 };
 
+bool Reader::is_cut_off(simdjson::error_code error) const {
+  const size_t last = text_.bytes.find_last_not_of(" \t\r\n");
+  const bool is_closed = last != std::string::npos && (text_.bytes[last] == '}' || text_.bytes[last] == ']');
+  return error == simdjson::UNCLOSED_STRING || (error == simdjson::INCOMPLETE_ARRAY_OR_OBJECT && !is_closed);
+}
+
 void Reader::fail(simdjson::error_code error) {
+  if (is_cut_off(error))
+    throw UserError(
+        fmt::format("{} is no whole JSON document: it is cut off after {} bytes of text; export it again, or "
+                    "copy all of it",
+                    printable(path_), text_.bytes.size()));
   const char* at = nullptr;
   const bool is_known = is_parsed_ && document_.current_location().get(at) == simdjson::SUCCESS &&
                         at >= text_.bytes.data() && at <= text_.bytes.data() + text_.bytes.size();
@@ -239,7 +248,7 @@ bool Reader::read_event_field(std::string_view key, ondemand::value value, RawEv
   }
   if (key == "name") {
     raw.name = string_of(value);
-    return !is_operator(raw.category) || is_mark(raw.name);  // most of a trace is neither
+    return true;
   }
   if (key == "ts") {
     const std::string_view text = number_text(value);
@@ -247,11 +256,13 @@ bool Reader::read_event_field(std::string_view key, ondemand::value value, RawEv
     raw.has_fraction = text.find('.') != std::string_view::npos;
   } else if (key == "dur") {
     raw.length_ns = microseconds_as_ns(number_text(value));
+    return !is_operator(raw.category) || is_mark(raw.name) ||
+           raw.length_ns >= kLongOperatorNs;  // most of a trace
   } else if (key == "pid") {
     raw.process = integer(number_text(value));
   } else if (key == "tid") {
     raw.thread = integer(number_text(value));
-  } else if (ondemand::object arguments; key == "args" && is_object(value)) {
+  } else if (ondemand::object arguments; key == "args" && !is_operator(raw.category) && is_object(value)) {
     check(value.get_object().get(arguments));
     each_field(arguments, [&](std::string_view argument, ondemand::value of_argument) {
       read_argument(argument, of_argument, raw);
@@ -274,6 +285,7 @@ void Reader::keep(const RawEvent& raw) {
   KinetoEvent event = raw.event;
   event.category = raw.phase == "X" ? category_of(raw.category, raw.name) : KinetoCategory::kOther;
   if (event.category == KinetoCategory::kOther) return;
+  if (event.category == KinetoCategory::kOperator && raw.length_ns.value_or(0) < kLongOperatorNs) return;
   if (!raw.begin_ns || !raw.length_ns) {
     ++trace_.events_without_time;
     return;
@@ -321,6 +333,7 @@ void Reader::read_devices(ondemand::array devices) {
     each_field(object, [&](std::string_view key, ondemand::value value) {
       if (key == "id") device.id = in_range<uint32_t>(integer(number_text(value)), 0);
       if (key == "name") device.name = string_of(value).substr(0, kNameBytes);
+      if (key == "gcnArchName") device.architecture = string_of(value).substr(0, kNameBytes);
       if (key == "computeMajor") device.compute_major = in_range<int>(integer(number_text(value)), 0);
       if (key == "computeMinor") device.compute_minor = in_range<int>(integer(number_text(value)), 0);
       if (key == "numSms") device.multiprocessors = in_range<int>(integer(number_text(value)), 0);
@@ -386,6 +399,11 @@ KinetoTrace Reader::read() {
 }
 
 }  // namespace
+
+bool KinetoDevice::is_amd() const {
+  return architecture.starts_with("gfx") || name.starts_with("gfx") ||
+         name.find("AMD") != std::string::npos || name.find("Radeon") != std::string::npos;
+}
 
 bool is_kineto_path(const std::string& path) {
   return path.ends_with(".json") || path.ends_with(".json.gz");

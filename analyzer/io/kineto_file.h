@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace gpuwatch::io {
@@ -25,8 +26,13 @@ enum class KinetoCategory : uint8_t {
   kDeviceSync,  // CUPTI's view of a synchronisation
   kCudaCall,    // of the runtime or the driver, on a host thread
   kAnnotation,  // record_function and the profiler's own: ProfilerStep#3, Optimizer.step#SGD.step
+  kOperator,    // of PyTorch, of kLongOperatorNs or more
   kOther,
 };
+
+// Shorter ones are most of a trace, and no gap between two CUDA calls that they fill is ever the script's own
+// work.
+inline constexpr int64_t kLongOperatorNs = 1'000'000;
 
 struct KinetoEvent {
   int64_t begin_ns = 0;
@@ -42,9 +48,10 @@ struct KinetoEvent {
 
 struct KinetoDevice {
   uint32_t id = 0;
-  std::string name;
+  std::string name, architecture;  // architecture: "gfx942" where the file has it
   int compute_major = 0, compute_minor = 0, multiprocessors = 0;
   uint64_t memory_bytes = 0;
+  bool is_amd() const;
 };
 
 struct KinetoTrace {
@@ -61,6 +68,7 @@ struct KinetoTrace {
   std::vector<std::string> names;
   std::vector<KinetoEvent> events;  // in the order of the file, which is none
   std::unordered_map<int64_t, std::string> thread_names;
+  std::vector<std::pair<int64_t, int64_t>> gaps;  // of several files' events: between one file and the next
 };
 
 // By its name: .json or .json.gz.

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "analyzer/io/kineto_file.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/io/user_error.h"
 
@@ -19,17 +20,34 @@ namespace fs = std::filesystem;
 constexpr std::string_view kSuffix = ".gwt";
 constexpr std::string_view kRunPrefix = "gpuwatch-";
 
-std::vector<std::string> traces_in(const fs::path& directory) {
+template <class IsWanted>
+std::vector<std::string> files_in(const fs::path& directory, IsWanted is_wanted) {
   std::vector<std::string> files;
   std::error_code error;
   for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
     std::error_code ignored;
-    if (entry->path().extension() == kSuffix && entry->is_regular_file(ignored)) {
+    if (is_wanted(entry->path().string()) && entry->is_regular_file(ignored)) {
       files.push_back(entry->path().lexically_normal().string());
     }
   }
   std::sort(files.begin(), files.end());
   return files;
+}
+
+std::vector<std::string> traces_in(const fs::path& directory) {
+  return files_in(directory, [](const std::string& path) { return path.ends_with(kSuffix); });
+}
+
+// What tensorboard_trace_handler names its files, compressed or not.
+std::vector<std::string> profiles_in(const fs::path& directory) {
+  return files_in(directory, [](const std::string& path) {
+    return path.ends_with(".pt.trace.json") || path.ends_with(".pt.trace.json.gz");
+  });
+}
+
+// Under other names; a folder of them holds nothing else that is JSON, or is named by its files.
+std::vector<std::string> json_in(const fs::path& directory) {
+  return files_in(directory, is_kineto_path);
 }
 
 // The run directory in `place` that was written to last; empty if there is none with a trace in it.
@@ -73,6 +91,24 @@ TraceSet newest() {
       "name a trace directory");
 }
 
+// Traces of gpuwatch, those of torch.profiler by their usual name, the newest run below, those of
+// torch.profiler by any name.
+void add_directory(const std::string& directory, TraceSet& set) {
+  auto files = traces_in(directory);
+  if (files.empty()) files = profiles_in(directory);
+  const fs::path run = files.empty() ? newest_run(directory) : fs::path();
+  if (!run.empty()) files = traces_in(run);
+  if (files.empty()) files = json_in(directory);
+  if (files.empty())
+    throw UserError(
+        fmt::format("no trace in {}: neither of gpuwatch (.gwt) nor of torch.profiler (.json, .json.gz); the "
+                    "job left none "
+                    "there, or was not recorded: record it with gpuwatch run",
+                    printable(directory)));
+  if (set.directory.empty()) set.directory = run.empty() ? directory : run.string();
+  set.files.insert(set.files.end(), files.begin(), files.end());
+}
+
 }  // namespace
 
 TraceSet find_traces(const std::vector<std::string>& arguments) {
@@ -101,20 +137,7 @@ TraceSet find_traces(const std::vector<std::string>& arguments) {
       throw UserError(fmt::format("cannot read directory {}: {}; check its permissions", printable(argument),
                                   error.message()));
     }
-    auto files = traces_in(argument);
-    if (files.empty()) {
-      const fs::path run = newest_run(argument);
-      if (run.empty()) {
-        throw UserError(
-            fmt::format("no trace (.gwt) in {}; the job left none there, or was not recorded: record it "
-                        "with gpuwatch run",
-                        printable(argument)));
-      }
-      files = traces_in(run);
-      if (set.directory.empty()) set.directory = run.string();
-    }
-    if (set.directory.empty()) set.directory = argument;
-    set.files.insert(set.files.end(), files.begin(), files.end());
+    add_directory(argument, set);
   }
   std::sort(set.files.begin(), set.files.end());
   set.files.erase(std::unique(set.files.begin(), set.files.end()), set.files.end());

@@ -179,6 +179,9 @@ void Builder::decode(File& file) {
     const LinearClock& clock = clocks_[clock_of_[tables.process]];
     Process& process = run_.processes[tables.process];
     map_tables(tables, clock);
+    // Its end could not be recorded any more: that says nothing of how it ended.
+    const bool is_cut = file.trace->header().stopped != trace::StopReason::Recording;
+    if (is_cut && process.end_state == EndState::kKilledOrRunning) process.end_state = EndState::kUnknown;
     const DeviceClock device = device_clock(tables);
     run_.events +=
         decode_records({*file.trace, run_.operations, file.tables, tables, clock, device}, own, process);
@@ -194,6 +197,16 @@ void Builder::decode(File& file) {
     run_.stopped.push_back(std::move(sentence));
 }
 
+// PyTorch's C++ library, or a script that used none of what tells its version: the words for it are
+// PyTorch's.
+void note_torch(Run& run) {
+  for (Process& process : run.processes)
+    if (std::ranges::any_of(process.modules, [](const ModuleRange& module) {
+          return module.path.find("/libtorch") != std::string::npos;
+        }))
+      process.facts.try_emplace("torch", "");
+}
+
 void Builder::link() {
   link_parents(run_);
   complete_worker_links(run_, tables_);
@@ -202,6 +215,7 @@ void Builder::link() {
   for (uint32_t i = 0; i < run_.processes.size(); ++i) epochs.build(i, tables_[i]->workers);
   find_training_threads(run_);
   find_running(run_);
+  note_torch(run_);
 }
 
 Run Builder::build(const io::TraceSet& traces) {

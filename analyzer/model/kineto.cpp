@@ -13,6 +13,7 @@
 #include "analyzer/io/printable.h"
 #include "analyzer/io/user_error.h"
 #include "analyzer/model/clock.h"
+#include "analyzer/model/kineto_files.h"
 #include "analyzer/model/kineto_names.h"
 #include "analyzer/model/loaders.h"
 #include "analyzer/model/match.h"
@@ -99,7 +100,11 @@ class ProcessImport {
   void add_device_work(Process& process, const KinetoEvent& event);
   void add_call(Process& process, const KinetoEvent& event);
   void add_annotation(Process& process, const KinetoEvent& event);
+  void add_operator(Process& process, const KinetoEvent& event);
   void find_reported_steps(Process& process);
+  void note_calls();
+  void note_what_is_missing(Process& process) const;
+  KinetoEvent with_grid(const KinetoEvent& kernel) const;
   void note_streams(Process& process) const;
 
   const KinetoTrace& trace_;
@@ -109,9 +114,11 @@ class ProcessImport {
   std::unordered_map<int64_t, size_t> threads_;
   std::unordered_map<uint32_t, size_t> devices_;
   std::map<std::tuple<uint32_t, uint32_t, uint32_t>, uint16_t> streams_;
-  std::unordered_map<uint32_t, const KinetoEvent*> by_correlation_;  // what a call did, or waited for
-  std::map<std::pair<size_t, std::string>, uint32_t> loaders_;       // by thread and class
-  std::map<size_t, std::vector<TimeSpan>> steps_;                    // by thread
+  std::unordered_map<uint32_t, const KinetoEvent*> by_correlation_;      // what a call did, or waited for
+  std::unordered_map<uint32_t, const KinetoEvent*> launches_with_grid_;  // by correlation
+  bool has_hip_calls_ = false;
+  std::map<std::pair<size_t, std::string>, uint32_t> loaders_;  // by thread and class
+  std::map<size_t, std::vector<TimeSpan>> steps_;               // by thread
   uint64_t dropped_ = 0;
 };
 
@@ -127,6 +134,7 @@ void ProcessImport::describe(Process& process) const {
   process.rank = trace_.rank;
   process.world_size = trace_.world_size;
   process.imported_from = "torch.profiler";
+  process.facts.try_emplace("torch", "");  // its version is not in the file
   process.sources["torch.profiler"] = {trace::SourceState::On, "on", ""};
   for (const char* absent : {"io", "python", "system"})
     process.sources[absent] = {trace::SourceState::Absent, "not in a trace of torch.profiler", ""};
@@ -160,11 +168,13 @@ Device& ProcessImport::device(Process& process, uint32_t ordinal) {
   if (is_new) {
     Device& added = process.devices.emplace_back();
     added.ordinal = ordinal;
+    added.is_amd = has_hip_calls_;
     added.runtime_version = trace_.runtime_version;
     added.driver_version = trace_.driver_version;
     const auto told = std::ranges::find(trace_.devices, ordinal, &io::KinetoDevice::id);
     if (told != trace_.devices.end()) {
-      added.name = told->name;
+      added.name = told->name.empty() ? told->architecture : told->name;  // some AMD GPUs tell no name
+      added.is_amd |= told->is_amd();
       added.compute_major = told->compute_major;
       added.compute_minor = told->compute_minor;
       added.multiprocessors = told->multiprocessors;
@@ -172,6 +182,29 @@ Device& ProcessImport::device(Process& process, uint32_t ordinal) {
     }
   }
   return process.devices[known->second];
+}
+
+void ProcessImport::note_calls() {
+  for (const KinetoEvent& event : trace_.events) {
+    if (event.category != KinetoCategory::kCudaCall) continue;
+    has_hip_calls_ |= is_hip_call(trace_.names[event.name]);
+    if (event.correlation != 0 && event.grid[0] != 0) launches_with_grid_.emplace(event.correlation, &event);
+  }
+}
+
+// ROCm's profiler tells the grid of the launch, NVIDIA's that of the kernel.
+KinetoEvent ProcessImport::with_grid(const KinetoEvent& kernel) const {
+  KinetoEvent result = kernel;
+  const auto launch = launches_with_grid_.find(kernel.correlation);
+  if (launch == launches_with_grid_.end() || kernel.correlation == 0) return result;
+  result.grid = launch->second->grid;
+  result.block = launch->second->block;
+  if (!counts_threads(trace_.names[launch->second->name])) return result;
+  for (size_t i = 0; i < result.grid.size(); ++i) {
+    const uint32_t threads = std::max(1u, result.block[i]);
+    result.grid[i] = result.grid[i] / threads + (result.grid[i] % threads != 0);
+  }
+  return result;
 }
 
 void ProcessImport::add_device_work(Process& process, const KinetoEvent& event) {
@@ -190,7 +223,7 @@ void ProcessImport::add_device_work(Process& process, const KinetoEvent& event) 
   op.stream = stream(process, event);
   if (event.category == KinetoCategory::kKernel) {
     op.kind = RecordKind::Kernel;
-    op.kernel = names_.kernel(name, event);
+    op.kernel = names_.kernel(name, with_grid(event));
   } else if (event.category == KinetoCategory::kMemcpy) {
     const KinetoCopy copy = kineto_copy(name);
     op.kind = copy.kind;
@@ -242,6 +275,19 @@ void ProcessImport::add_annotation(Process& process, const KinetoEvent& event) {
   on.calls.push_back(call);
 }
 
+// A call that says nothing of what its thread did, but that it was the framework.
+void ProcessImport::add_operator(Process& process, const KinetoEvent& event) {
+  const TimeSpan time = time_of(event);
+  HostCall call{.begin = time.begin,
+                .end = time.end,
+                .correlation_or_object = 0,
+                .argument = 0,
+                .operation = names_.operation(trace_.names[event.name], OpClass::Other),
+                .op_class = OpClass::Other,
+                .flags = 0};
+  thread(process, event.thread).calls.push_back(call);
+}
+
 void ProcessImport::find_reported_steps(Process& process) {
   for (auto& [index, steps] : steps_) {
     if (steps.size() <= process.reported_steps.size()) continue;
@@ -286,8 +332,22 @@ void ProcessImport::note_streams(Process& process) const {
   }
 }
 
+void ProcessImport::note_what_is_missing(Process& process) const {
+  for (const auto& [begin, end] : trace_.gaps) {
+    const TimeSpan gap{begin + trace_.base_ns - origin_, end + trace_.base_ns - origin_};
+    if (gap.begin > 0 && gap.length() > 0) process.unobserved.push_back(gap);
+  }
+  const bool has_calls =
+      std::ranges::any_of(process.threads, [](const Thread& t) { return !t.calls.empty(); });
+  if (has_calls || process.devices.empty()) return;
+  process.sources["host calls"] = {trace::SourceState::Absent, "not in this trace of torch.profiler", ""};
+  if (process.threads.empty()) process.threads.emplace_back();  // the one that trained, whoever it was
+  process.training_thread = 0;
+}
+
 void ProcessImport::fill(Process& process) {
   describe(process);
+  note_calls();
   for (const KinetoEvent& event : trace_.events) {
     if (std::abs(event.begin_ns + trace_.base_ns - origin_) > 3 * kFurthestNs) {
       ++dropped_;
@@ -299,6 +359,7 @@ void ProcessImport::fill(Process& process) {
     if (is_device_work(event.category)) add_device_work(process, event);
     if (event.category == KinetoCategory::kCudaCall) add_call(process, event);
     if (event.category == KinetoCategory::kAnnotation) add_annotation(process, event);
+    if (event.category == KinetoCategory::kOperator) add_operator(process, event);
   }
   find_reported_steps(process);
   for (Device& device : process.devices) std::ranges::stable_sort(device.operations, {}, &DeviceOp::begin);
@@ -307,6 +368,7 @@ void ProcessImport::fill(Process& process) {
     order_ranges(thread.ranges);
   }
   note_streams(process);
+  note_what_is_missing(process);
   note_extent(process);
   process.alive_until = process.last_seen;
   process.start_realtime_ns = origin_ + process.start;
@@ -348,18 +410,33 @@ KinetoTrace read_checked(const std::string& path) {
   return trace;
 }
 
+// One that cannot be read beside others that can is a sentence.
+std::vector<KinetoFile> read_files(const io::TraceSet& traces, Run& run) {
+  std::vector<KinetoFile> files;
+  std::optional<io::UserError> first_error;
+  for (const std::string& path : traces.files) {
+    try {
+      files.push_back({path, read_checked(path)});
+    } catch (const io::UserError& error) {
+      if (!first_error) first_error = error;
+      run.damage.push_back(error.what());
+    }
+  }
+  if (files.empty() && first_error) throw *first_error;
+  return files;
+}
+
 }  // namespace
 
 Run build_kineto_run(const io::TraceSet& traces) {
   Run run;
   run.directory = traces.directory;
-  std::vector<KinetoTrace> read;
-  for (const std::string& path : traces.files) {
-    read.push_back(read_checked(path));
-    run.bytes += read.back().file_bytes;
-    run.events += read.back().events_read;
-    if (read.back().resolution_ns > 1)  // begin and length are cut off, each
-      run.clock_error_ns = std::max<Ns>(run.clock_error_ns, 2 * read.back().resolution_ns);
+  std::vector<KinetoTrace> read = join_files(read_files(traces, run));
+  for (const KinetoTrace& trace : read) {
+    run.bytes += trace.file_bytes;
+    run.events += trace.events_read;
+    if (trace.resolution_ns > 1)  // begin and length are cut off, each
+      run.clock_error_ns = std::max<Ns>(run.clock_error_ns, 2 * trace.resolution_ns);
   }
   const Ns origin = origin_of(read);
   Names names(run);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // From traces that torch.profiler exported to a Run: what devices did, which calls into CUDA launched it or
-// waited for it, and what the profiler and PyTorch marked (steps, optimizers, waits of a DataLoader). One
-// file is one process. What such a trace does not have (I/O, loader workers, run delay, the machine) stays
-// empty, and Process::sources says so.
+// waited for it, and what the profiler and PyTorch marked (steps, optimizers, waits of a DataLoader). The
+// files of one process become one (kineto_files.h). What such a trace does not have (I/O, loader workers, run
+// delay, the machine) stays empty, and Process::sources says so.
 //
 // Throws io::UserError, also for a file without a device event.
 #pragma once

@@ -74,10 +74,22 @@ KinetoCopy kineto_copy(std::string_view name) {
   return copy;
 }
 
+bool is_hip_call(std::string_view name) {
+  return name.starts_with("hip");
+}
+
+bool counts_threads(std::string_view launch) {
+  return launch.starts_with("hipExtModuleLaunch") || launch.starts_with("hipHccModuleLaunch");
+}
+
 OpClass cuda_call_class(std::string_view name) {
   while (name.starts_with('_')) name.remove_prefix(1);
-  if (!name.starts_with("cu")) return OpClass::Other;
-  name.remove_prefix(name.starts_with("cuda") ? 4 : 2);
+  if (is_hip_call(name))
+    name.remove_prefix(3);
+  else if (name.starts_with("cu"))
+    name.remove_prefix(name.starts_with("cuda") ? 4 : 2);
+  else
+    return OpClass::Other;
   for (const CudaWord& known : kCudaWords) {
     const size_t at = name.find(known.word);
     if (at != std::string_view::npos && (at == 0 || !known.only_at_begin)) return known.op_class;

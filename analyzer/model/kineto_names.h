@@ -18,6 +18,10 @@ struct KinetoCopy {
 };
 KinetoCopy kineto_copy(std::string_view name);
 
+bool is_hip_call(std::string_view name);  // of AMD's HIP
+// The grid of these launches is in threads, not in blocks (hipExtModuleLaunchKernel's globalWorkSize).
+bool counts_threads(std::string_view launch);
+
 // Other: says nothing, as do the calls that our own hooks leave alone (queries).
 trace::OpClass cuda_call_class(std::string_view name);
 

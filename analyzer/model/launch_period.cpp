@@ -2,13 +2,14 @@
 #include "analyzer/model/launch_period.h"
 
 #include <algorithm>
+#include <tuple>
 #include <unordered_map>
 
 namespace gpuwatch::model {
 namespace {
 
-constexpr double kMostTokens =
-    0.8;  // of all, that equal repeats must cover: the rest is evaluation, saving, ...
+constexpr double kLeastCovered =
+    0.8;  // of all work, that equal repeats must cover: the rest is evaluation, saving, ...
 constexpr size_t kMaxAnchors = 64;  // candidates tried; each costs one walk over the tokens
 constexpr size_t kMaxGrouping = 8;  // times that the rarest kernel may occur in a step
 
@@ -76,33 +77,79 @@ std::vector<size_t> ends_of(const std::vector<Segment>& segments, const Usual& u
   return ends;
 }
 
-std::vector<uint32_t> rarest_first(std::span<const uint32_t> tokens) {
-  std::unordered_map<uint32_t, size_t> counts;
-  for (const uint32_t token : tokens) ++counts[token];
-  std::vector<std::pair<size_t, uint32_t>> recurring;
-  for (const auto& [token, count] : counts) {
-    if (count >= kMinRepeats) recurring.push_back({count, token});
+// Sums of weights from the first token on.
+class Work {
+ public:
+  Work(size_t tokens, std::span<const double> weights) : sums_(weights.size() == tokens ? tokens + 1 : 0) {
+    for (size_t i = 0; i + 1 < sums_.size(); ++i) sums_[i + 1] = sums_[i] + std::max(0.0, weights[i]);
+    tokens_ = static_cast<double>(tokens);
   }
-  std::sort(recurring.begin(), recurring.end());
+  // Enough of all, by tokens or by weight.
+  bool is_most(double tokens, double weight) const {
+    return tokens >= kLeastCovered * tokens_ || (all() > 0 && weight >= kLeastCovered * all());
+  }
+  double between(size_t begin, size_t end) const { return sums_.empty() ? 0 : sums_[end] - sums_[begin]; }
+
+ private:
+  double all() const { return sums_.empty() ? 0 : sums_.back(); }
+  std::vector<double> sums_;
+  double tokens_;
+};
+
+struct Anchor {
+  uint32_t token;
+  size_t count, first, last;
+};
+
+// Those between whose first and last occurrence most of the work lies: repeats are cut from there.
+std::vector<uint32_t> rarest_first(std::span<const uint32_t> tokens, const Work& work, size_t min_repeats) {
+  std::unordered_map<uint32_t, Anchor> seen;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    Anchor& anchor = seen.try_emplace(tokens[i], Anchor{tokens[i], 0, i, i}).first->second;
+    ++anchor.count;
+    anchor.last = i;
+  }
+  std::vector<Anchor> recurring;
+  for (const auto& [token, anchor] : seen) {
+    const size_t end = anchor.last + 1;
+    if (anchor.count >= min_repeats &&
+        work.is_most(static_cast<double>(end - anchor.first), work.between(anchor.first, end)))
+      recurring.push_back(anchor);
+  }
+  std::sort(recurring.begin(), recurring.end(), [](const Anchor& a, const Anchor& b) {
+    return std::tie(a.count, a.token) < std::tie(b.count, b.token);
+  });
   std::vector<uint32_t> anchors;
-  for (const auto& [count, token] : recurring) anchors.push_back(token);
+  for (const Anchor& anchor : recurring) anchors.push_back(anchor.token);
   if (anchors.size() > kMaxAnchors) anchors.resize(kMaxAnchors);
   return anchors;
 }
 
+double weight_of(const std::vector<Segment>& segments, const Usual& usual, const Work& work) {
+  double weight = 0;
+  for (const auto& segment : segments)
+    if (segment.hash == usual.hash) weight += work.between(segment.begin, segment.end);
+  return weight;
+}
+
 }  // namespace
 
-LaunchPeriod find_launch_period(std::span<const uint32_t> tokens) {
-  for (const uint32_t anchor : rarest_first(tokens)) {
+LaunchPeriod find_launch_period(std::span<const uint32_t> tokens, std::span<const double> weights,
+                                size_t min_repeats) {
+  const Work work(tokens.size(), weights);
+  for (const uint32_t anchor : rarest_first(tokens, work, min_repeats)) {
     const auto segments = cut(tokens, anchor);
     for (size_t count = 1; count <= kMaxGrouping; ++count) {
       // The first repeat often holds set-up beside its step, so groups are counted from the second one.
       const auto groups = grouped(segments, count, 1);
       const Usual usual = usual_of(groups);
-      if (usual.repeats < kMinRepeats) break;
+      if (usual.repeats < min_repeats) break;
       const double covered = static_cast<double>(usual.repeats * usual.length);
-      if (covered < kMostTokens * static_cast<double>(tokens.size())) continue;
-      return {usual.length, ends_of(groups, usual)};
+      if (!work.is_most(covered, weight_of(groups, usual, work))) continue;
+      // Of few repeats none is spared.
+      const bool is_first_taken =
+          count == 1 && min_repeats < kMinRepeats && segments.front().hash == usual.hash;
+      return {usual.length, ends_of(is_first_taken ? segments : groups, usual)};
     }
   }
   return {};

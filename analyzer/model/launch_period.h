@@ -5,6 +5,9 @@
 // The step of a training loop is the unit that holds every recurring kernel, so it is looked for between the
 // occurrences of the rarest one: a hundred equal layers followed by one optimizer kernel are one step, not a
 // hundred. The price: something that recurs every tenth step (a metric) may stretch the unit to ten steps.
+//
+// Repeats must cover most of the work: of the tokens, or of their weights (device time), where a graph's
+// launch is one token for what the rounds before its capture launched one by one.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +24,9 @@ struct LaunchPeriod {
 
 inline constexpr size_t kMinRepeats = 10;  // fewer could be the layers of a network rather than its steps
 
-LaunchPeriod find_launch_period(std::span<const uint32_t> tokens);
+// `weights`: of each token, empty: all equal. `min_repeats`: fewer than kMinRepeats only for tokens that are
+// no part of a layer.
+LaunchPeriod find_launch_period(std::span<const uint32_t> tokens, std::span<const double> weights = {},
+                                size_t min_repeats = kMinRepeats);
 
 }  // namespace gpuwatch::model

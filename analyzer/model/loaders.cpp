@@ -6,6 +6,8 @@
 #include <map>
 #include <utility>
 
+#include "libinject/trace/layout.h"
+
 namespace gpuwatch::model {
 namespace {
 
@@ -50,6 +52,9 @@ void describe_fetch(const Thread& thread, size_t fetch, Batch& batch) {
     if (inner.op_class == OpClass::Collate) {
       batch.collate_ns += std::max<Ns>(0, end - std::max(inner.begin, collated_until));
       collated_until = std::max(collated_until, end);
+      if (inner.argument == 0) continue;
+      batch.tensors = trace::batch_tensors(inner.argument);
+      batch.bytes = trace::batch_bytes(inner.argument);
     } else if (inner.op_class == OpClass::BatchShape) {
       describe_shape(thread, inner, batch);
     } else if (reads_input(inner.op_class)) {

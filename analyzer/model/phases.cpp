@@ -22,7 +22,7 @@ std::vector<TimeSpan> between_steps(const Process& process, const StepSeries& se
 
 Ns end_of_warm_up(const StepSeries& series) {
   const auto first = std::find_if(series.steps.begin(), series.steps.end(),
-                                  [](const Step& step) { return !step.is_warm_up; });
+                                  [](const Step& step) { return step.is_recorded(); });
   return first == series.steps.end() ? series.steps.back().end : first->begin;
 }
 

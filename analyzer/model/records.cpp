@@ -54,6 +54,7 @@ class Decoder {
   uint64_t records() const { return records_; }
 
  private:
+  bool counts_descriptors(uint16_t operation) const;
   void host(const RawSlot& slot, const uint8_t* detail);
   bool range(const RawSlot& slot, const uint8_t* detail);
   void device(const RawSlot& slot);
@@ -127,6 +128,13 @@ void Decoder::chunk(const io::ChunkRef& ref) {
   if (view.open) open_calls(*view.open);
 }
 
+// A record of these has the number of descriptors that were asked about: of none, it is a sleep. So
+// time.sleep() of Python 3.10 and older, and of many native programs, waits.
+bool Decoder::counts_descriptors(uint16_t operation) const {
+  const std::string& name = context_.operations[operation].name;
+  return name.ends_with("select") || name.ends_with("poll") || name.ends_with("poll_chk");
+}
+
 void Decoder::host(const RawSlot& slot, const uint8_t* detail) {
   HostCall call;
   if (range(slot, detail)) return;
@@ -138,6 +146,8 @@ void Decoder::host(const RawSlot& slot, const uint8_t* detail) {
   call.flags = slot.flags;
   // An operation index is always valid: unknown ones are entry 0.
   call.op_class = context_.operations[call.operation].op_class;
+  if (call.op_class == OpClass::Poll && slot.a == 0 && counts_descriptors(call.operation))
+    call.op_class = OpClass::Sleep;
   if (detail) call.detail = keep_detail(call.op_class, detail);
   thread_->calls.push_back(call);
 }

@@ -160,7 +160,9 @@ struct Device {
   int multiprocessors = 0;
   uint64_t memory_bytes = 0;
   int driver_version = 0, runtime_version = 0;
+  bool is_amd = false;  // compute_major and compute_minor are then of its gfx number, not NVIDIA's
   std::vector<DeviceOp> operations;
+  bool is_nvidia() const { return !is_amd; }
 };
 
 // One batch of one epoch over a loader. Times that were not seen are 0.
@@ -179,6 +181,8 @@ struct Batch {
   // Elements of the samples that were looked at, of the batch made from all, of the longest; 0 if not known.
   uint64_t sample_elements = 0, padded_elements = 0, longest_sample = 0;
   uint32_t samples_seen = 0, samples = 0;
+  uint32_t tensors = 0;  // in the batch, and their bytes; 0: not known
+  uint64_t bytes = 0;
   Ns received = 0;
   TimeSpan pinned;  // in the pin thread
   TimeSpan next;    // the consumer's next() that returned this batch
@@ -239,6 +243,9 @@ struct DeviceSample {
   uint32_t utilization_percent = 0, other_processes = 0;
   uint64_t throttle_reasons = 0, memory_used_bytes = 0, memory_bytes = 0, other_memory_bytes = 0;
   int numa_node = -1;
+  uint32_t power_limit_default_mw = 0;
+  std::optional<uint32_t> other_utilization_percent = {};  // where the other processes are known one by one
+  bool is_unused = false;  // visible, and not used by this process: memory, utilization, processes only
 };
 
 struct Mount {

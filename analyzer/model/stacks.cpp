@@ -89,12 +89,6 @@ std::unordered_map<uint32_t, Ns> workers_of(const Process& process, uint32_t loa
   return result;
 }
 
-struct Tally {
-  size_t samples = 0;
-  double weight = 0;
-  std::map<uint32_t, size_t> lines;
-};
-
 class ActivityCounter {
  public:
   explicit ActivityCounter(const Run& run) : run_(run) {}
@@ -115,10 +109,7 @@ class ActivityCounter {
       return;
     }
     busy_ += weight;
-    Tally& tally = functions_[{seen.frame->file, seen.frame->function}];
-    ++tally.samples;
-    tally.weight += weight;
-    ++tally.lines[seen.frame->line];
+    functions_.add(*seen.frame, weight);
   }
 
   WorkerActivity result() const {
@@ -126,18 +117,8 @@ class ActivityCounter {
     const double awake = busy_ + idle_;
     if (awake + starting_ > 0) activity.starting_share = starting_ / (awake + starting_);
     if (awake > 0) activity.busy_share = busy_ / awake;
-    for (const auto& [name, tally] : functions_) {
-      WorkerFunction function;
-      function.samples = tally.samples;
-      function.share = busy_ > 0 ? tally.weight / busy_ : 0;
-      auto line = std::max_element(tally.lines.begin(), tally.lines.end(),
-                                   [](auto& a, auto& b) { return a.second < b.second; });
-      function.frame = {name.first, line->first, name.second};
-      activity.stack_samples += tally.samples;
-      activity.functions.push_back(std::move(function));
-    }
-    std::stable_sort(activity.functions.begin(), activity.functions.end(),
-                     [](const WorkerFunction& a, const WorkerFunction& b) { return a.share > b.share; });
+    activity.functions = functions_.by_share();
+    for (const SeenFunction& function : activity.functions) activity.stack_samples += function.samples;
     return activity;
   }
 
@@ -157,17 +138,9 @@ class ActivityCounter {
 
   const Run& run_;
   std::unordered_map<uint32_t, Seen> known_;
-  std::map<std::pair<std::string, std::string>, Tally> functions_;
+  FunctionTallies functions_;
   double busy_ = 0, idle_ = 0, starting_ = 0;
 };
-
-std::optional<StackFrame> users_line(const Run& run, uint32_t text) {
-  auto found = run.texts.find(text);
-  if (found == run.texts.end()) return std::nullopt;
-  const std::vector<StackFrame> frames = frames_of(found->second);
-  const StackFrame* frame = users_frame(frames);
-  return frame ? std::optional(*frame) : std::nullopt;
-}
 
 // The call of this thread that a stack belongs to, if it is of the given kind.
 bool is_stack_of(const StackAt& stack, const Thread& thread, const HostCall& like) {
@@ -223,6 +196,60 @@ const StackFrame* users_frame(const std::vector<StackFrame>& frames) {
   return in_package;
 }
 
+std::optional<StackFrame> users_line(const Run& run, uint32_t text) {
+  auto found = run.texts.find(text);
+  if (found == run.texts.end()) return std::nullopt;
+  const std::vector<StackFrame> frames = frames_of(found->second);
+  const StackFrame* frame = users_frame(frames);
+  return frame ? std::optional(*frame) : std::nullopt;
+}
+
+void FunctionTallies::add(const StackFrame& frame, double weight) {
+  Tally& tally = functions_[{frame.file, frame.function}];
+  ++tally.samples;
+  tally.weight += weight;
+  ++tally.lines[frame.line];
+  weight_ += weight;
+}
+
+std::vector<SeenFunction> FunctionTallies::by_share() const {
+  std::vector<SeenFunction> functions;
+  for (const auto& [name, tally] : functions_) {
+    const auto line =
+        std::ranges::max_element(tally.lines, {}, [](const auto& entry) { return entry.second; });
+    functions.push_back(
+        {{name.first, line->first, name.second}, tally.samples, weight_ > 0 ? tally.weight / weight_ : 0});
+  }
+  std::stable_sort(functions.begin(), functions.end(),
+                   [](const SeenFunction& a, const SeenFunction& b) { return a.share > b.share; });
+  return functions;
+}
+
+bool waits_for_a_result(const std::vector<StackFrame>& frames) {
+  constexpr std::string_view kFiles[] = {"/queue.py",
+                                         "/threading.py",
+                                         "/concurrent/futures/_base.py",
+                                         "/multiprocessing/queues.py",
+                                         "/multiprocessing/connection.py",
+                                         "/multiprocessing/pool.py",
+                                         "/multiprocessing/synchronize.py",
+                                         "/socket.py",
+                                         "/ssl.py"};
+  constexpr std::string_view kEnds[] = {"join", "shutdown", "_wait_for_tstate_lock", "_shutdown", "__exit__"};
+  bool is_in_wait = false;
+  for (const StackFrame& frame : frames) {
+    const bool is_known = std::any_of(std::begin(kFiles), std::end(kFiles),
+                                      [&](std::string_view file) { return frame.file.ends_with(file); });
+    if (std::any_of(std::begin(kEnds), std::end(kEnds), [&](std::string_view end) {
+          return is_standard_library(frame.file) && is_named(frame.function, end);
+        }))
+      return false;
+    if (!is_known || !is_standard_library(frame.file)) break;
+    is_in_wait = true;
+  }
+  return is_in_wait;
+}
+
 std::optional<StackFrame> sample_code(const Loader& loader) {
   const std::vector<StackFrame> frames = frames_of(loader.code);
   return frames.empty() || !is_users(frames.front()) ? std::nullopt : std::optional(frames.front());
@@ -264,6 +291,15 @@ WorkerActivity worker_activity(const Run& run, const Process& process, uint32_t 
     }
   }
   return counter.result();
+}
+
+WorkerActivity main_worker_activity(const Run& run, const Process& process) {
+  WorkerActivity most;
+  for (uint32_t loader = 0; loader < process.loaders.size(); ++loader) {
+    WorkerActivity activity = worker_activity(run, process, loader);
+    if (activity.stack_samples > most.stack_samples) most = std::move(activity);
+  }
+  return most;
 }
 
 }  // namespace gpuwatch::model

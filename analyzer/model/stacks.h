@@ -5,6 +5,7 @@
 // them.
 #pragma once
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -42,22 +43,48 @@ const std::string* stack_of(const Run& run, const Thread& thread, const HostCall
 // the same caller on its thread.
 std::optional<StackFrame> users_line_of(const Run& run, const Thread& thread, const HostCall& call);
 
-// A function of a worker's work. Its time is the consumer's waiting that its samples stand for.
-struct WorkerFunction {
+// A wait, by Python's own means, for what another thread or process of the program makes: in a queue's get(),
+// a future's result(), a connection's or a socket's recv(), a condition or a lock that these are made of. Not
+// where it waits for that thread to end.
+bool waits_for_a_result(const std::vector<StackFrame>& frames);
+
+// A function that samples were in. Its time is what its samples stand for.
+struct SeenFunction {
   StackFrame frame;  // the line that was seen most
   size_t samples = 0;
-  double share = 0;  // of the busy samples, by weight
+  double share = 0;  // of the samples, by weight
 };
 
+// Samples by function.
+class FunctionTallies {
+ public:
+  void add(const StackFrame& frame, double weight);
+  std::vector<SeenFunction> by_share() const;  // largest first
+
+ private:
+  struct Tally {
+    size_t samples = 0;
+    double weight = 0;
+    std::map<uint32_t, size_t> lines;
+  };
+  std::map<std::pair<std::string, std::string>, Tally> functions_;
+  double weight_ = 0;
+};
+
+// The user's frame of a stack, by its id in Run::texts.
+std::optional<StackFrame> users_line(const Run& run, uint32_t text);
+
 struct WorkerActivity {
-  size_t stack_samples = 0;               // of busy workers
-  double busy_share = 0;                  // of all samples after the workers had started, by weight
-  double starting_share = 0;              // of all samples: before the worker's loop had begun
-  std::vector<WorkerFunction> functions;  // by share, largest first
+  size_t stack_samples = 0;             // of busy workers
+  double busy_share = 0;                // of all samples after the workers had started, by weight
+  double starting_share = 0;            // of all samples: before the worker's loop had begun
+  std::vector<SeenFunction> functions;  // of busy samples
 };
 
 // What the workers of Process::loaders[loader] were seen doing. A function is the user's frame of a stack;
 // the worker's own part of PyTorch (taking an index, handing a batch over) is told by its innermost frame.
 WorkerActivity worker_activity(const Run& run, const Process& process, uint32_t loader);
+// That of the loader whose workers were seen most.
+WorkerActivity main_worker_activity(const Run& run, const Process& process);
 
 }  // namespace gpuwatch::model

@@ -5,9 +5,13 @@
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "analyzer/model/captures.h"
+#include "analyzer/model/device_steps.h"
 #include "analyzer/model/launch_steps.h"
+#include "analyzer/model/pauses.h"
 #include "analyzer/model/quantile.h"
 #include "analyzer/model/ranges.h"
 #include "analyzer/model/roles.h"
@@ -52,11 +56,23 @@ std::vector<const HostCall*> optimizer_steps(const Thread& thread) {
   return steps;
 }
 
-// Where one is part of a graph, the graph's launches step from then on and it is not called again: those seen
-// are the rounds before the capture.
+// Rounds launched one by one come before those that a graph replays, and none after.
+bool is_followed_by_graphs(const Thread& thread, const std::vector<const HostCall*>& optimizer) {
+  size_t graphs = 0;
+  for (const auto& call : thread.calls) {
+    if (call.op_class != OpClass::GraphLaunch || call.end <= optimizer.front()->begin) continue;
+    if (call.begin < optimizer.back()->end) return false;
+    ++graphs;
+  }
+  return graphs > 2 * optimizer.size();
+}
+
+// Where the optimizer's step is part of a graph, the graph's launches step from then on and it is not called
+// again: those seen are the rounds before the capture, which itself is seen only where it was recorded.
 bool is_in_graph(const Run& run, const Process& process, const std::vector<const HostCall*>& optimizer) {
   const std::vector<TimeSpan> capturing = captures(run, process);
-  return std::any_of(optimizer.begin(), optimizer.end(),
+  return is_followed_by_graphs(process.threads[process.training_thread], optimizer) ||
+         std::any_of(optimizer.begin(), optimizer.end(),
                      [&](const HostCall* step) { return is_captured(capturing, *step); });
 }
 
@@ -64,11 +80,33 @@ bool returned_batch(const HostCall& call) {
   return call.op_class == OpClass::LoaderNext && !call.failed();
 }
 
+// The loader goes on for long after the last of them: torch.compile of PyTorch 2.0 takes the hooks off that
+// record an optimizer's steps. An evaluation at the end reads another loader.
+bool ended_early(const Thread& thread, const std::vector<const HostCall*>& optimizer) {
+  constexpr size_t kFewest = 20, kTimes = 3;
+  const Ns last = optimizer.back()->end;
+  std::unordered_set<uint32_t> loaders;
+  size_t before = 0, after = 0;
+  for (const auto& call : thread.calls) {
+    if (!returned_batch(call)) continue;
+    if (call.begin < last) loaders.insert(call.correlation_or_object);
+    before += call.begin < last;
+    after += call.begin >= last && loaders.count(call.correlation_or_object);
+  }
+  return after >= kFewest && after > kTimes * before;
+}
+
 // The step that holds a moment, SIZE_MAX if none: steps are in order and may have gaps between them.
 size_t step_at(const std::vector<Step>& steps, Ns time) {
   const auto after =
       std::upper_bound(steps.begin(), steps.end(), time, [](Ns t, const Step& s) { return t <= s.end; });
   return after != steps.end() && time > after->begin ? static_cast<size_t>(after - steps.begin()) : SIZE_MAX;
+}
+
+Ns median_length(const std::vector<Step>& steps) {
+  std::vector<Ns> lengths;
+  for (const auto& step : steps) lengths.push_back(step.end - step.begin);
+  return median(std::move(lengths));
 }
 
 struct TakenBatch {
@@ -132,6 +170,43 @@ LoaderSet evaluation_loaders(const std::vector<TakenBatch>& taken, size_t steps)
 std::vector<TimeSpan> seldom(std::vector<TimeSpan> reported, const std::vector<Step>& steps) {
   if (2 * reported.size() > steps.size()) reported.clear();
   return reported;
+}
+
+// Calls of torch.nn.Module.eval, in order of their begin.
+std::vector<const HostCall*> eval_calls(const Run& run, const Thread& thread) {
+  const auto named = std::find_if(run.operations.begin(), run.operations.end(),
+                                  [](const Operation& operation) { return operation.name == kModuleEval; });
+  if (named == run.operations.end()) return {};
+  const auto operation = static_cast<uint16_t>(named - run.operations.begin());
+  return outermost(thread, [&](const HostCall& call) { return call.operation == operation; });
+}
+
+// When the thread asks a loader for data: then training goes on, or an epoch begins (frozen parts of a model
+// are set to eval() there).
+std::vector<Ns> batch_requests(const Thread& thread) {
+  std::vector<Ns> times;
+  for (const auto& call : thread.calls)
+    if (takes_batch(call.op_class)) times.push_back(call.begin);
+  return times;
+}
+
+// An evaluation that reads no loader begins where the model is told so, and ends where a step of the usual
+// length began: training says nothing when it goes on. Of steps that end with the optimizer's.
+std::vector<TimeSpan> evaluations_by_mode(const Run& run, const Thread& thread,
+                                          const std::vector<Step>& steps) {
+  std::vector<TimeSpan> found;
+  const Ns usual = median_length(steps);
+  const std::vector<Ns> requests = batch_requests(thread);
+  for (const HostCall* call : eval_calls(run, thread)) {
+    const size_t step = step_at(steps, call->end);
+    if (step == SIZE_MAX) continue;
+    const auto request = std::lower_bound(requests.begin(), requests.end(), call->end);
+    const Ns resumed = std::min(steps[step].end - usual, request == requests.end() ? INT64_MAX : *request);
+    const TimeSpan time{call->begin, resumed};
+    if (time.length() < usual / 2) continue;  // shorter than what steps differ by
+    if (found.empty() || time.begin >= found.back().end) found.push_back(time);
+  }
+  return found;
 }
 
 // Takes evaluations out of the steps that they fell into: what lies before (optimizer) or after (loader) them
@@ -206,13 +281,26 @@ std::vector<Step> from_loader(const Process& process, const Thread& thread) {
   return steps;
 }
 
+// What nearly all steps have; else their mean. A framework that takes a batch ahead, or drops one at the end
+// of an epoch, leaves a step or two with one batch more or less: 7.9 samples are nobody's batch.
+double usual(std::vector<double> samples, size_t steps) {
+  constexpr double kNearlyAll = 0.9;
+  if (steps == 0) return 0;
+  double sum = 0;
+  for (const double of_step : samples) sum += of_step;
+  std::ranges::sort(samples);
+  const double middle = samples.empty() ? 0 : samples[samples.size() / 2];
+  const auto same = std::ranges::count(samples, middle);
+  return double(same) >= kNearlyAll * double(steps) ? middle : sum / double(steps);
+}
+
 // A step's batches are those of the loader that gave it most; what it zips them with are no further samples.
 void count_batches(const Process& process, const std::vector<TakenBatch>& taken, const LoaderSet& evaluation,
                    StepSeries& series) {
   std::unordered_map<uint32_t, int> batch_size;
   for (const auto& loader : process.loaders) batch_size.emplace(loader.id, loader.batch_size);
   std::unordered_map<uint32_t, uint32_t> in_step;
-  double samples = 0, steps = 0;
+  std::vector<double> samples;
   for (size_t i = 0; i < taken.size();) {
     Step& step = series.steps[taken[i].step];
     in_step.clear();
@@ -228,27 +316,43 @@ void count_batches(const Process& process, const std::vector<TakenBatch>& taken,
     }
     i = j;
     const auto size = batch_size.find(main);
-    if (step.is_warm_up || size == batch_size.end() || size->second <= 0) continue;
-    samples += static_cast<double>(step.batches) * size->second;
+    if (!step.is_recorded() || size == batch_size.end() || size->second <= 0) continue;
+    samples.push_back(static_cast<double>(step.batches) * size->second);
   }
-  for (const auto& step : series.steps) steps += !step.is_warm_up;
-  if (steps > 0) series.samples_per_step = samples / steps;
+  const auto steps = std::ranges::count_if(series.steps, &Step::is_recorded);
+  series.samples_per_step = usual(std::move(samples), static_cast<size_t>(steps));
 }
 
-// From the begin of each to the next one's, as the profiler has them; the last one to its own end.
-std::vector<Step> from_profiler(const std::vector<TimeSpan>& reported) {
+// Time between two recordings of one process lies in it.
+bool holds_gap(const std::vector<TimeSpan>& unobserved, TimeSpan span) {
+  return std::ranges::any_of(
+      unobserved, [&](const TimeSpan& gap) { return gap.begin >= span.begin && gap.end <= span.end; });
+}
+
+// From the begin of each to the next one's, as the profiler has them; the last one of a recording to its own
+// end.
+std::vector<Step> from_profiler(const std::vector<TimeSpan>& reported,
+                                const std::vector<TimeSpan>& unobserved) {
   std::vector<Step> steps;
   for (size_t i = 0; i < reported.size(); ++i) {
-    const Ns end = i + 1 < reported.size() ? reported[i + 1].begin : reported[i].end;
+    const bool has_next =
+        i + 1 < reported.size() && !holds_gap(unobserved, {reported[i].begin, reported[i + 1].begin});
+    const Ns end = has_next ? reported[i + 1].begin : reported[i].end;
     if (end > reported[i].begin) steps.push_back({reported[i].begin, end, 0, false});
   }
   return steps;
 }
 
-Ns median_length(const std::vector<Step>& steps) {
-  std::vector<Ns> lengths;
-  for (const auto& step : steps) lengths.push_back(step.end - step.begin);
-  return median(std::move(lengths));
+// All of a trace without marks: somebody chose what to profile. One interval for each recording.
+std::vector<Step> whole_recordings(const Process& process) {
+  std::vector<Step> steps;
+  Ns begin = process.start;
+  for (const TimeSpan& gap : process.unobserved) {
+    if (gap.begin > begin && gap.end <= process.last_seen) steps.push_back({begin, gap.begin, 0, false});
+    begin = std::max(begin, gap.end);
+  }
+  if (process.last_seen > begin) steps.push_back({begin, process.last_seen, 0, false});
+  return steps;
 }
 
 // The first steps start workers, load kernels, tune and compile: they say nothing of the ones that follow.
@@ -277,9 +381,9 @@ StepSeries find_steps(const Run& run, const Process& process) {
   const Thread& thread = process.threads[process.training_thread];
 
   const auto optimizer = optimizer_steps(thread);
-  if (series.steps = from_profiler(process.reported_steps); !series.steps.empty()) {
+  if (series.steps = from_profiler(process.reported_steps, process.unobserved); !series.steps.empty()) {
     series.source = "profiler";
-  } else if (!optimizer.empty() && !is_in_graph(run, process, optimizer)) {
+  } else if (!optimizer.empty() && !is_in_graph(run, process, optimizer) && !ended_early(thread, optimizer)) {
     series.source = "optimizer";
     series.steps = from_optimizer(thread, optimizer);
   } else if (series.steps = find_range_steps(run, thread); !series.steps.empty()) {
@@ -290,19 +394,27 @@ StepSeries find_steps(const Run& run, const Process& process) {
     series.source = "launches";
     auto aligned = align_to_ranges(run, thread, series.steps);
     if (!aligned.empty()) series = {"nvtx", std::move(aligned)};
-  } else if (!process.imported_from
-                  .empty()) {  // somebody chose what to profile: one interval, whatever it holds
-    series.source = "trace";
-    series.steps = {{process.start, process.last_seen, 0, false}};
+  } else if (!process.imported_from.empty()) {
+    series.source = "launches";
+    if (thread.calls.empty()) series.steps = find_device_steps(process);
+    if (series.steps.empty()) series = {"trace", whole_recordings(process)};
   } else {
     return series;
   }
+  if (!process.imported_from.empty())
+    std::erase_if(series.steps, [&](const Step& s) {
+      return holds_gap(process.unobserved, {s.begin, s.end});
+    });
   const auto taken = taken_batches(process, series.steps);
   const auto evaluation = evaluation_loaders(taken, series.steps.size());
   series.evaluations = seldom(ranges_with_meaning(run, thread, RangeMeaning::kEvaluation), series.steps);
+  if (series.source == "optimizer" && series.evaluations.empty() && evaluation.empty())
+    series.evaluations = seldom(evaluations_by_mode(run, thread, series.steps), series.steps);
   series.checkpoints = seldom(ranges_with_meaning(run, thread, RangeMeaning::kCheckpoint), series.steps);
   cut_evaluations(thread, evaluation, series.evaluations, series.steps, series.source == "optimizer");
   mark_warm_up(thread, series.steps);
+  series.pauses = find_pauses(run, process, series.steps);
+  mark_interrupted(series.pauses, series.steps);
   count_batches(process, taken, evaluation, series);
   return series;
 }

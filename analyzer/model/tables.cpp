@@ -8,6 +8,7 @@
 
 #include "analyzer/io/table_frame.h"
 #include "analyzer/io/user_error.h"
+#include "analyzer/model/kernel_class.h"
 
 namespace gpuwatch::model {
 namespace {
@@ -46,7 +47,7 @@ Ns as_realtime_ns(uint64_t value) {
 }  // namespace
 
 bool is_communication(const std::string& kernel) {
-  return kernel.find("ncclDevKernel") != std::string::npos || kernel.find("ncclKernel") != std::string::npos;
+  return kernel_class(kernel) == KernelClass::kCommunication;
 }
 
 TableMerger::TableMerger(Run& run) : run_(run) {
@@ -293,6 +294,9 @@ void TableVisitor::operator()(const trace::DeviceSample& t) {
   sample.other_processes = t.other_processes();
   sample.other_memory_bytes = t.other_memory_bytes();
   sample.numa_node = t.numa_node();
+  sample.power_limit_default_mw = t.power_limit_default_mw();
+  if (t.is_other_utilization_known()) sample.other_utilization_percent = t.other_utilization_percent();
+  sample.is_unused = t.is_unused() != 0;
 }
 
 void TableVisitor::operator()(const trace::ProcessEnd& t) {

@@ -17,7 +17,7 @@
 
 namespace gpuwatch::model {
 
-// By the names that NCCL gives its kernels.
+// By the name: a kernel of NCCL, RCCL or another library of collectives (kernel_class.def).
 bool is_communication(const std::string& kernel);
 
 struct WorkerLink {

@@ -8,8 +8,10 @@
 #include "analyzer/model/cpu_time.h"
 #include "analyzer/model/quantile.h"
 #include "analyzer/predict/hand_over.h"
+#include "analyzer/predict/helper_threads.h"
 #include "analyzer/predict/loader_replay.h"
 #include "analyzer/predict/restart.h"
+#include "analyzer/predict/unseen_workers.h"
 
 namespace gpuwatch::predict {
 namespace {
@@ -28,6 +30,7 @@ constexpr double kLeastRunning = 0.25;
 constexpr double kLeastCores = 0.25;
 constexpr double kCompetes = 1.02;       // in the replay: workers and training got into each other's way
 constexpr double kLeastUse = 0.5;        // of the cores that a job is said to be limited by
+constexpr double kThrottled = 0.05;      // cores: a quota ends slices, not only single bursts
 constexpr double kFewCores = 1.3;        // no ordinary scheduling any more
 constexpr double kCrowded = 1.1;         // fetches stretched by more waited for a core as a rule
 constexpr double kWaitedForCpu = 1.005;  // fetches stretched by less are as good as undisturbed
@@ -60,13 +63,23 @@ std::vector<size_t> taken_order(const LoaderEpoch& epoch) {
   return order;
 }
 
+// Whether the recording goes on where a step ends. It does not where it was off or stopped, and an evaluation
+// or a pause is no part of training.
+bool is_followed(const RankAttribution& rank, const attribute::StepAttribution& step) {
+  const auto* next = &step + 1;
+  return next != rank.steps.data() + rank.steps.size() && next->step.begin == step.step.end;
+}
+
 // From the end of one next() to the begin of the following, or to the end of its step.
 double think_ns(const RankAttribution& rank, const LoaderEpoch& epoch, const std::vector<size_t>& order,
                 size_t position, double otherwise) {
   const Batch& batch = epoch.batches[order[position]];
-  if (position + 1 < order.size())
-    return std::max<double>(0, double(epoch.batches[order[position + 1]].next.begin - batch.next.end));
   const auto* step = step_at(rank, batch.next.begin);
+  if (position + 1 < order.size()) {
+    Ns until = epoch.batches[order[position + 1]].next.begin;
+    if (step && until > step->step.end && !is_followed(rank, *step)) until = step->step.end;
+    return std::max<double>(0, double(until - batch.next.end));
+  }
   return step && step->step.end > batch.next.end ? double(step->step.end - batch.next.end) : otherwise;
 }
 
@@ -100,6 +113,7 @@ ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, const
     if (was_fetched(batch)) split_fetch(batch, cost);
     cost.send_ns = sent[i];
     cost.pin_ns = std::max<double>(0, double(batch.pinned.length()));
+    cost.bytes = batch.tensors > 0 ? double(batch.bytes) : typical.bytes;
     cost.think_ns = think_ns(rank, epoch, order, position, typical.think_ns);
     cost.counted = step_at(rank, epoch.batches[order[position]].next.begin) != nullptr;
     recorded.batches.push_back(cost);
@@ -113,7 +127,7 @@ ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, const
 // Stands in for batches whose fetch was lost, and for the work after the last batch of an epoch.
 std::optional<BatchCost> typical_batch(const RankAttribution& rank,
                                        const std::vector<const LoaderEpoch*>& epochs) {
-  std::vector<double> service, cpu, think;
+  std::vector<double> service, cpu, think, bytes;
   size_t taken = 0;
   for (const LoaderEpoch* epoch : epochs) {
     const std::vector<size_t> order = taken_order(*epoch);
@@ -123,6 +137,7 @@ std::optional<BatchCost> typical_batch(const RankAttribution& rank,
       if (!was_fetched(batch)) continue;
       service.push_back(double(batch.fetch.length() - batch.fetch_run_delay_ns));
       cpu.push_back(double(batch.fetch_cpu_ns));
+      if (batch.tensors > 0) bytes.push_back(double(batch.bytes));
     }
   }
   if (service.size() * 2 < taken || service.empty()) return std::nullopt;
@@ -130,12 +145,14 @@ std::optional<BatchCost> typical_batch(const RankAttribution& rank,
   typical.service_ns = std::max(0.0, median(service, 0));
   typical.cpu_ns = std::min(median(cpu, 0), typical.service_ns);
   typical.think_ns = median(think, 0);
+  typical.bytes = median(bytes, 0);
   return typical;
 }
 
 struct CpuUse {
   Ns begin = 0, end = 0;
-  double own = 0, children = 0, machine = 0, machine_idle = 0, run_delay = 0;  // cores
+  double own = 0, children = 0, machine = 0, machine_idle = 0, run_delay = 0,
+         throttled = 0;  // cores
 };
 
 // From the sampler, over the recorded steps. Empty below one second: the sampler's grain is about that. A
@@ -158,6 +175,7 @@ std::optional<CpuUse> cpu_use(const Process& process, const RankAttribution& ran
   use.own = time.own_ns / wall;
   use.children = time.workers_ns / wall;
   use.run_delay = std::max(0.0, double(last->run_delay_ns - first->run_delay_ns) / wall);
+  use.throttled = std::max(0.0, double(last->throttled_ns - first->throttled_ns) / wall);
   use.machine = double(last->cpu_total_ns - first->cpu_total_ns) / wall;
   use.machine_idle = double(last->cpu_idle_ns - first->cpu_idle_ns) / wall;
   return use;
@@ -201,6 +219,19 @@ void scale_think(LoaderReplayInput& recording, double factor) {
     for (BatchCost& batch : epoch.batches) batch.think_ns *= factor;
 }
 
+// Cores that training asks for, less what must have helped the fetches.
+std::optional<double> without_help_to_fetches(const Process& process, const CpuUse& use, double fetch_cpu,
+                                              double running, LoaderReplayInput& recording) {
+  const double process_ns = use.own * double(use.end - use.begin);
+  const auto time = divide_cpu_time(process, {use.begin, use.end}, process_ns, fetch_cpu);
+  if (!time) return std::nullopt;
+  const double steps = double(use.end - use.begin) / (recording.measured_step_ms * 1e6);
+  const double batches = std::max(1.0, steps * recording.batches_per_step);
+  recording.helpers_ns = time->helped_training_ns / batches;
+  recording.fetch_helpers_ns = time->helped_fetches_ns / batches;
+  return (time->training_ns + time->helped_training_ns) / running;
+}
+
 void measure_cores(const Process& process, const RankAttribution& rank,
                    const std::vector<const LoaderEpoch*>& epochs, LoaderReplayInput& recording) {
   double cores = std::max(1u, process.cpu_count);
@@ -220,13 +251,17 @@ void measure_cores(const Process& process, const RankAttribution& rank,
   if (std::abs(use->machine - cores) < 0.5 && busy <= kFull * cores && all_lived)
     recording.cores = std::clamp(cores - (busy - use->own - use->children), 0.5, cores);
   recording.used_cores = std::min(use->own + use->children, recording.cores);
+  recording.is_throttled = use->throttled > kThrottled;
   double think = 0, in_next_cpu = 0;
   consumer_share(epochs, *use, think, recording.hand_over, in_next_cpu);
   double wall = double(use->end - use->begin);
   if (think < wall * 0.02) return;
   // While it waits for a CPU, training asks for one as well.
   double running = std::max(think - use->run_delay * wall, think * kLeastRunning);
-  recording.think_cores = std::clamp((use->own * wall - in_next_cpu) / running, 0.0, cores);
+  double asked = (use->own * wall - in_next_cpu) / running;
+  if (recording.setting.workers == 0 && asked > kParallel)
+    asked = without_help_to_fetches(process, *use, in_next_cpu, running, recording).value_or(asked);
+  recording.think_cores = std::clamp(asked, 0.0, cores);
   // What next() itself computes is counted here, too: a bit more than one core is still one thread.
   if (recording.think_cores > 1 && recording.think_cores < kParallel) recording.think_cores = 1;
   recording.think_cores_known = true;
@@ -244,6 +279,44 @@ void undisturb_think(LoaderReplayInput& recording) {
     if (replayed <= 0 || std::abs(replayed / recorded - 1) < 1e-3) return;
     scale_think(recording, recorded / replayed);
   }
+}
+
+// How many times as long fetches took for waiting for a CPU: all of a fetch, and its computing alone.
+struct Stretch {
+  double of_fetches = 1, of_computing = 1;
+};
+
+Stretch recorded_stretch(const std::vector<const LoaderEpoch*>& epochs) {
+  constexpr double kMost = 10;  // of computing: CPU times below a clock tick are not exact
+  double wall = 0, delay = 0, cpu = 0;
+  for (const LoaderEpoch* epoch : epochs) {
+    for (const Batch& batch : epoch->batches) {
+      if (!was_fetched(batch)) continue;
+      wall += double(batch.fetch.length());
+      delay += double(batch.fetch_run_delay_ns);
+      cpu += double(batch.fetch_cpu_ns);
+    }
+  }
+  if (wall <= delay) return {};
+  const double of_fetches = wall / (wall - delay);
+  return {of_fetches,
+          cpu > 0 ? std::clamp((cpu + delay) / cpu, of_fetches, std::max(of_fetches, kMost)) : of_fetches};
+}
+
+// A training thread that makes its batches itself has nobody in the job to wait for: other programs took the
+// CPU, from fetches and training, and will take it from whatever else workers compute. How many of them there
+// were follows from how long computing took, where each got its fair share; a worker more shares with them
+// once more.
+void blame_others(LoaderReplayInput& recording, const Stretch& stretch) {
+  for (ReplayEpoch& epoch : recording.epochs)
+    for (BatchCost& batch : epoch.batches) batch.service_ns *= stretch.of_fetches;
+  HandOver& hand_over = recording.hand_over;
+  for (double* cost : {&hand_over.take_ns, &hand_over.share_ns_per_byte, &hand_over.first_use_ns_per_byte,
+                       &recording.restart.start_ns, &recording.restart.first_fetch_ns})
+    *cost *= stretch.of_computing;
+  undisturb_think(recording);
+  if (stretch.of_fetches > kCrowded)
+    recording.cores_low = 2 * recording.cores / (stretch.of_computing * recording.cores + 1);
 }
 
 // Time that fetches spent runnable but not running has two causes. Where workers and training compete with
@@ -288,6 +361,13 @@ void explain_run_delay(LoaderReplayInput& recording, double stretch, double fetc
   undisturb_think(recording);
 }
 
+// What the sampler says that training waited for a CPU, and no other part of the job explains, it waited for
+// other programs: it stays with it.
+void restore_think(LoaderReplayInput& recording, double recorded_ms) {
+  const double replayed = replay(recording, recording.setting).think_ms;
+  if (replayed > 0 && replayed < recorded_ms) scale_think(recording, recorded_ms / replayed);
+}
+
 // How long a message waits beside a worker that keeps the interpreter's lock is known least of all costs: few
 // messages got through. It is fitted to the recorded step time, which it decides.
 void fit_lock(LoaderReplayInput& recording) {
@@ -312,18 +392,6 @@ double cores_of_fetches(const RankAttribution& rank, const std::vector<const Loa
   return rank.wall_ns > 0 ? cpu / double(rank.wall_ns) : 0;
 }
 
-double recorded_stretch(const std::vector<const LoaderEpoch*>& epochs) {
-  double wall = 0, delay = 0;
-  for (const LoaderEpoch* epoch : epochs) {
-    for (const Batch& batch : epoch->batches) {
-      if (!was_fetched(batch)) continue;
-      wall += double(batch.fetch.length());
-      delay += double(batch.fetch_run_delay_ns);
-    }
-  }
-  return wall > delay ? wall / (wall - delay) : 1;
-}
-
 void add_epochs(const Process& process, const RankAttribution& rank, uint32_t loader,
                 const std::vector<const LoaderEpoch*>& epochs, const BatchCost& typical,
                 LoaderReplayInput& recording) {
@@ -345,6 +413,20 @@ void add_epochs(const Process& process, const RankAttribution& rank, uint32_t lo
     recording.epochs.push_back(std::move(recorded));
   }
   recording.pin_ns = pinned.value(0);
+}
+
+// Of a batch of mean size.
+double transfer_ms(const LoaderReplayInput& recording) {
+  Mean bytes;
+  for (const ReplayEpoch& epoch : recording.epochs)
+    for (const BatchCost& batch : epoch.batches) bytes.add(batch.bytes);
+  const HandOver& cost = recording.hand_over;
+  const double per_byte = cost.share_ns_per_byte + cost.first_use_ns_per_byte;
+  return (cost.send_ns + cost.take_ns + cost.finish_ns + bytes.value(0) * per_byte) / 1e6;
+}
+
+double start_ms(const Restart& restart) {
+  return (restart.start_ns + restart.come_up_ns + restart.first_send_ns + restart.first_fetch_ns) / 1e6;
 }
 
 }  // namespace
@@ -386,9 +468,14 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const Ran
   recording.setting.pin = configured.pin_memory == 1;
   auto typical = typical_batch(rank, epochs);
   if (!typical) return std::nullopt;
-  recording.hand_over =
-      measure_hand_over(epochs, recording.setting.workers, recorded_stretch(epochs) > kCrowded);
-  recording.restart = measure_restart(process, loader, recording.hand_over);
+  if (recording.setting.workers > 0) {
+    recording.hand_over = measure_hand_over(epochs, recorded_stretch(epochs).of_fetches > kCrowded);
+    recording.restart = measure_restart(process, loader, recording.hand_over);
+  } else {
+    recording.hand_over = assume_hand_over(epochs);
+    recording.restart = assume_restart(process, loader);
+    recording.company_loss = assumed_company_loss();
+  }
   add_epochs(process, rank, loader, epochs, *typical, recording);
   recording.measured_step_ms = rank.mean_step_ms();
   recording.steps = rank.steps.size();
@@ -396,8 +483,14 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const Ran
   for (const LoaderEpoch& epoch : process.epochs)
     if (epoch.loader == loader) all += counted_batches(rank, epoch);
   recording.batches_per_step = double(all) / double(rank.steps.size());
+  const double recorded_think_ms = think_ms(recording);
   measure_cores(process, rank, epochs, recording);
-  explain_run_delay(recording, recorded_stretch(epochs), cores_of_fetches(rank, epochs));
+  const Stretch stretch = recorded_stretch(epochs);
+  if (recording.setting.workers == 0 && !recording.is_throttled)
+    blame_others(recording, stretch);
+  else
+    explain_run_delay(recording, stretch.of_fetches, cores_of_fetches(rank, epochs));
+  restore_think(recording, recorded_think_ms);
   fit_lock(recording);
   return recording;
 }
@@ -407,9 +500,12 @@ std::vector<std::string> assumptions(const LoaderReplayInput& recording, LoaderS
   const LoaderSetting& recorded = recording.setting;
   const bool is_short = recording.epochs.size() > 1;
   if (setting.workers > 0 && !recording.hand_over.measured)
-    result.push_back("worker-to-trainer transfer of a batch takes 0.7 ms (assumed: this run had no workers)");
+    result.push_back(fmt::format(
+        "worker-to-trainer transfer of a batch takes {:.1f} ms (assumed: this run had no workers)",
+        transfer_ms(recording)));
   if (is_short && setting.workers > 0 && !setting.persistent && !recording.restart.is_cold_seen)
-    result.push_back("starting a worker takes 35 ms (assumed: this run started none)");
+    result.push_back(fmt::format("starting a worker takes {:.0f} ms (assumed: this run started none)",
+                                 start_ms(recording.restart)));
   if (is_short && setting.workers > 0 && setting.persistent && !recording.restart.is_warm_seen)
     result.push_back("persistent workers begin an epoch within 5 ms (assumed: this run had none)");
   if (!setting.in_order && recorded.in_order) result.push_back("the order of batches may change");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "analyzer/predict/stream_replay.h"
+#include "libinject/trace/layout.h"
 
 namespace gpuwatch::predict {
 namespace {
@@ -20,6 +21,9 @@ using trace::OpClass;
 constexpr Ns kReturnSlackNs = 2'000;
 constexpr Ns kEdgeSlackNs = 5'000;          // an operation begins this soon after the one that it waited for
 constexpr double kLongestLatencyNs = 20e3;  // launch to start on an idle stream; more is some other wait
+// Pageable copies up to this size are taken along with the call; the driver stages larger ones when their
+// stream has come to them (CUDA Runtime API, "API synchronization behavior").
+constexpr uint64_t kLargestUnstaged = 64 << 10;
 
 struct CallRef {
   uint32_t thread, call;
@@ -123,16 +127,61 @@ struct StreamEnds {
   }
 };
 
+// Which calls that free memory wait for the device. One that met an idle device does not show it, but will
+// wait once nothing else does before it: then it does what the others of its function did, and where none
+// tells, what CUDA's documentation says of the function.
+class Frees {
+ public:
+  explicit Frees(const std::vector<model::Operation>& operations) : operations_(operations) {}
+
+  // Whether this one was seen to wait.
+  bool add(size_t event, const HostCall& call, Ns device_end) {
+    const bool was_busy = device_end > call.begin;
+    const bool waited = was_busy && call.end + kReturnSlackNs >= device_end;
+    if (was_busy) ++(waited ? waited_[call.operation] : went_on_[call.operation]);
+    calls_.push_back({event, call.operation, was_busy, waited});
+    return waited;
+  }
+
+  void set_roles(std::vector<HostEvent>& events) const {
+    for (const Call& call : calls_) {
+      if (call.was_busy ? !call.waited : !waits(call.operation)) continue;
+      events[call.event].role = HostRole::kSync;
+      events[call.event].stream = kAllStreams;
+    }
+  }
+
+ private:
+  struct Call {
+    size_t event;
+    uint16_t operation;
+    bool was_busy, waited;
+  };
+
+  bool waits(uint16_t operation) const {
+    const auto count = [&](const auto& of) { return of.contains(operation) ? of.at(operation) : 0; };
+    const size_t waited = count(waited_), went_on = count(went_on_);
+    if (waited + went_on > 0) return waited > went_on;
+    if (operation >= operations_.size()) return false;
+    // cudaFree, cuMemFree, cudaFreeHost, cudaFreeArray; neither cudaFreeAsync nor cudaHostUnregister.
+    const std::string& name = operations_[operation].name;
+    return name.find("Free") != std::string::npos && name.find("Async") == std::string::npos;
+  }
+
+  const std::vector<model::Operation>& operations_;
+  std::vector<Call> calls_;
+  std::map<uint16_t, size_t> waited_, went_on_;  // by operation: calls that met a busy device
+};
+
 class Extraction {
  public:
-  Extraction(const model::Process& process, const model::Device& device,
-             const attribute::RankAttribution& rank)
-      : process_(process), device_(device), rank_(rank) {
-    for (const model::LoaderEpoch& epoch : process.epochs)
+  Extraction(const model::Run& run, const model::Device& device, const attribute::RankAttribution& rank)
+      : process_(run.processes.at(rank.process)), device_(device), rank_(rank), frees_(run.operations) {
+    for (const model::LoaderEpoch& epoch : process_.epochs)
       for (const model::Batch& batch : epoch.batches)
         if (batch.next.end > batch.next.begin) taken_[batch.next.end] = {&epoch, &batch};
-    if (process.training_thread == model::kNone) return;
-    for (const HostCall& call : process.threads[process.training_thread].calls)
+    if (process_.training_thread == model::kNone) return;
+    for (const HostCall& call : process_.threads[process_.training_thread].calls)
       if (call.op_class == OpClass::OptimizerStep) optimizer_steps_.push_back({call.begin, call.end});
   }
 
@@ -239,6 +288,7 @@ class Extraction {
   void add_operation(uint32_t index, const HostCall& call) {
     const DeviceOp& op = device_.operations[index];
     streams_[call.argument] = op.stream;  // the handle's low bits, as in details
+    stream_free_ = ended(op.stream);
     StreamOp recorded;
     recorded.duration_ns = double(op.end - op.begin);
     recorded.stream = op.stream;
@@ -268,26 +318,46 @@ class Extraction {
 
   void set_role(HostEvent& event, const CallRef& ref) {
     const HostCall& call = *ref.host;
-    if (event.op_count > 0) {
-      const DeviceOp& last = device_.operations[recording_.ops.back().device_op];
-      bool waited = call.op_class == OpClass::Copy && call.end >= last.end;
-      event.role = waited ? HostRole::kBlockOnOwn : HostRole::kEnqueue;
-      // What remains after the operation ended; before it, the replay waits by itself.
-      if (waited) event.cost_ns = std::min(double(call.end - std::max(last.end, call.begin)), 50e3);
-      const Ns room = std::clamp(room_at(call.end), call.begin, call.end);
-      if (!waited) event.cost_ns = std::min(event.cost_ns, double(call.end - room));
+    if (event.op_count > 0) return set_role_of_operations(event, call);
+    Ns target = 0;
+    if (call.op_class == OpClass::Sync)
+      target = set_target(event, ref);
+    else if (call.op_class == OpClass::Free)
+      target = frees_.add(recording_.events.size(), call, device_end_) ? device_end_ : 0;
+    else
       return;
-    }
-    bool frees = call.op_class == OpClass::Free;
-    if (call.op_class != OpClass::Sync && !frees) return;
-    // A free waits for the device only where it really did; a synchronisation always may.
-    bool device_was_busy = device_end_ > call.begin && call.end + kReturnSlackNs >= device_end_;
-    if (frees && !device_was_busy) return;
-    event.role = HostRole::kSync;
-    event.stream = kAllStreams;
-    Ns target = device_end_;
-    if (call.op_class == OpClass::Sync) target = set_target(event, ref);
     event.cost_ns = double(call.end - std::clamp(target, call.begin, call.end));
+  }
+
+  void set_role_of_operations(HostEvent& event, const HostCall& call) {
+    const DeviceOp& last = device_.operations[recording_.ops.back().device_op];
+    const bool waited = call.op_class == OpClass::Copy && call.end >= last.end;
+    event.role = waited ? HostRole::kBlockOnOwn : HostRole::kEnqueue;
+    if (waited) {
+      // What remains after the operation ended; before it, the replay waits by itself. Longer than that, the
+      // host has lost its core, except where it takes bytes out of a buffer into pageable memory.
+      constexpr double kLongestReturnNs = 50e3, kSlowestCopy = 1;  // bytes a ns
+      const bool is_taken_out = last.flags & trace::kDestinationPageable;
+      const double longest = kLongestReturnNs + (is_taken_out ? double(last.bytes) / kSlowestCopy : 0);
+      event.cost_ns = std::min(double(call.end - std::max(last.end, call.begin)), longest);
+    } else {
+      const Ns room = std::clamp(room_at(call.end), call.begin, call.end);
+      event.cost_ns = std::min(event.cost_ns, double(call.end - room));
+    }
+    if (event.op_count == 1 && is_staged(last) && stream_free_ <= call.end)
+      wait_for_stream(event, call, last);
+  }
+
+  static bool is_staged(const DeviceOp& op) {
+    return op.kind == trace::RecordKind::CopyH2D && op.flags & trace::kSourcePageable &&
+           op.bytes > kLargestUnstaged;
+  }
+
+  void wait_for_stream(HostEvent& event, const HostCall& call, const DeviceOp& op) {
+    const Ns begun = std::clamp(stream_free_, call.begin, call.end);
+    event.waits_for_stream = true;
+    recording_.ops.back().latency_ns = double(std::max<Ns>(0, op.begin - begun));
+    if (event.role == HostRole::kEnqueue) event.cost_ns = double(call.end - begun);
   }
 
   // A launch into a full queue returns when the device takes an operation off it, and the replay waits for
@@ -300,6 +370,8 @@ class Extraction {
 
   // What a synchronisation waits for, and when that ended: an event, a stream, everything.
   Ns set_target(HostEvent& event, const CallRef& ref) {
+    event.role = HostRole::kSync;
+    event.stream = kAllStreams;
     const trace::EventDetail* about = detail(ref);
     const auto recorded = about && about->event() ? events_.find(about->event()) : events_.end();
     if (recorded != events_.end()) {
@@ -337,6 +409,7 @@ class Extraction {
   }
 
   void finish() {
+    frees_.set_roles(recording_.events);
     recording_.steps = rank_.steps.size();
     recording_.measured_step_ms = measured_step_ms();
     double all_ns = 0;
@@ -369,6 +442,7 @@ class Extraction {
   const model::Device& device_;
   const attribute::RankAttribution& rank_;
   StreamReplayInput recording_;
+  Frees frees_;
   StreamEnds stream_ends_;
   std::unordered_map<uint32_t, uint16_t> streams_;        // by the handle's low bits, learnt from launches
   std::unordered_map<uint64_t, uint32_t> events_;         // by handle: the operation that it stands behind
@@ -380,7 +454,8 @@ class Extraction {
   std::vector<model::TimeSpan> optimizer_steps_;
   size_t begun_ = 0;  // recorded operations that the device had begun when it was last looked at
   Ns device_end_ = 0;
-  Ns supplied_ = 0;  // the last input wait was over
+  Ns stream_free_ = 0;  // when the stream of the last operation had done what was before it
+  Ns supplied_ = 0;     // the last input wait was over
   double matched_ns_ = 0;
 };
 
@@ -390,7 +465,7 @@ std::optional<StreamReplayInput> extract_streams(const model::Run& run,
                                                  const attribute::RankAttribution& rank) {
   if (rank.device == model::kNone || !rank.device_observed || rank.steps.empty()) return std::nullopt;
   const model::Process& process = run.processes.at(rank.process);
-  StreamReplayInput recording = Extraction(process, process.devices.at(rank.device), rank).run();
+  StreamReplayInput recording = Extraction(run, process.devices.at(rank.device), rank).run();
   if (recording.ops.empty()) return std::nullopt;
   return recording;
 }

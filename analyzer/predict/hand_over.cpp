@@ -14,9 +14,7 @@ using model::LoaderEpoch;
 using model::Ns;
 using model::TimeSpan;
 
-// Without workers the trace cannot show what handing a batch over costs. 0.7 ms a batch was the one constant
-// that fitted 14 PyTorch loader configurations (workers 1 to 4, prefetch 1 to 4) on a desktop-class machine.
-constexpr double kAssumedNs = 0.7e6;
+constexpr double kAssumedNs = 0.7e6;  // where too few batches show it; see unseen_workers.cpp
 
 constexpr double kSeenShare = 0.05;  // of the receipts; fewer are chance
 constexpr double kLeastSeen = 5;
@@ -178,8 +176,7 @@ std::vector<Receipt> receipts(const LoaderEpoch& epoch) {
   return result;
 }
 
-HandOver measure_hand_over(const std::vector<const LoaderEpoch*>& epochs, int workers, bool is_crowded) {
-  if (workers <= 0) return {.take_ns = kAssumedNs};
+HandOver measure_hand_over(const std::vector<const LoaderEpoch*>& epochs, bool is_crowded) {
   Times dispatch{is_crowded}, turnaround{is_crowded}, first_turnaround{is_crowded}, finish{is_crowded};
   Cost waited(is_crowded);
   std::vector<Receipt> early;

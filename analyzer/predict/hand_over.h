@@ -51,7 +51,6 @@ std::vector<Receipt> receipts(const model::LoaderEpoch& epoch);
 
 // is_crowded: more processes computed than there were cores, so that all costs were seen with waits for a
 // core.
-HandOver measure_hand_over(const std::vector<const model::LoaderEpoch*>& epochs, int workers,
-                           bool is_crowded);
+HandOver measure_hand_over(const std::vector<const model::LoaderEpoch*>& epochs, bool is_crowded);
 
 }  // namespace gpuwatch::predict

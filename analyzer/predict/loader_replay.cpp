@@ -9,6 +9,7 @@
 
 #include "analyzer/model/steps.h"
 #include "analyzer/predict/loader_simulation.h"
+#include "analyzer/predict/unseen_workers.h"
 
 namespace gpuwatch::predict {
 namespace {
@@ -85,15 +86,15 @@ class Resampling {
   std::mt19937 random_{20240229};
 };
 
-// Starts and ends of workers that the recorded run had none of, or only the first, which does what is done
-// once: later starts took three quarters of it.
+// Starts and ends of workers of which the recorded run had only the first, which does what is done once:
+// later starts took three quarters of it.
 void ask_restarts(const LoaderReplayInput& recording, const LoaderSetting& setting,
                   std::vector<LoaderReplayInput>& result) {
   if (setting.workers <= 0 || recording.epochs.size() < 2) return;
   const Restart& restart = recording.restart;
   if (setting.persistent) {
     if (!restart.is_warm_seen) result.emplace_back(recording).restart.reset_ns = 0;
-  } else if (recording.setting.persistent || recording.setting.workers <= 0) {
+  } else if (recording.setting.persistent && recording.setting.workers > 0) {
     Restart& quick = result.emplace_back(recording).restart;
     for (double* cost : {&quick.start_ns, &quick.come_up_ns, &quick.first_send_ns, &quick.stop_ns})
       *cost /= 2;
@@ -105,13 +106,7 @@ std::vector<LoaderReplayInput> open_questions(const LoaderReplayInput& recording
                                               const LoaderSetting& setting) {
   std::vector<LoaderReplayInput> result;
   const HandOver& hand_over = recording.hand_over;
-  if (!hand_over.measured) {
-    constexpr double kKeepsLock = 1000;  // whether the transforms are Python or C code cannot be seen inline
-    LoaderReplayInput& slow = result.emplace_back(recording);
-    slow.hand_over.take_ns *= 2;
-    slow.hand_over.busy_factor = kKeepsLock;
-    result.emplace_back(recording).hand_over.take_ns /= 2;
-  } else if (!hand_over.is_split) {
+  if (hand_over.measured && !hand_over.is_split) {
     // Of sending and taking together, taking was 0.49 to 0.66 in the eight jobs that showed both.
     for (double part : {0.4, 0.75})
       result.emplace_back(recording).hand_over.take_ns = part * (hand_over.take_ns + hand_over.send_ns);
@@ -192,6 +187,11 @@ Estimate replay_estimate(const LoaderReplayInput& recording, LoaderSetting setti
     range.low = std::min(range.low, step_ms);
     range.high = std::max(range.high, step_ms);
   }
+  if (!recording.hand_over.measured && setting.workers > 0) {
+    const Estimate unseen = unseen_range(recording, setting, range.expected);
+    range.low = std::min(range.low, unseen.low);
+    range.high = std::max(range.high, unseen.high);
+  }
   for (double fixed_part : {0.0, 1.0}) {
     double step_ms = replay_with(recording, setting, fixed_part).step_ms;
     range.low = std::min(range.low, step_ms);
@@ -206,6 +206,15 @@ Estimate replay_estimate(const LoaderReplayInput& recording, LoaderSetting setti
     range.high = std::max(range.high, replay(recording, alone).step_ms);
   }
   return range;
+}
+
+bool gains_by_persistence(const LoaderReplayInput& recording, LoaderSetting setting) {
+  constexpr double kLeastGain = 1.02;  // times: the change is a single argument
+  if (setting.workers <= 0 || recording.epochs.size() < 2) return false;
+  setting.persistent = false;
+  const double restarting_ms = replay(recording, setting).step_ms;
+  setting.persistent = true;
+  return restarting_ms > replay(recording, setting).step_ms * kLeastGain;
 }
 
 double step_without_input_ms(const LoaderReplayInput& recording) {

@@ -44,6 +44,7 @@ struct BatchCost {
   double io_ns = 0;       // of service_ns, blocked in input; beside cpu_ns
   double pin_ns = 0;      // copy into pinned memory
   double collate_ns = 0;  // of service_ns, in collate_fn; overlaps cpu_ns and io_ns
+  double bytes = 0;       // of its tensors, 0 unknown
 };
 
 struct ReplayEpoch {
@@ -65,17 +66,21 @@ struct HandOver {
   // Sending and taking while the worker computes take so many times as long: its threads that hand the batch
   // over need the interpreter's lock. 1: no difference (what computes is C code that lets go of it).
   double busy_factor = 1;
+  // What a batch costs more than one that was made inline: a worker writes it to new pages of shared memory,
+  // and whoever uses it first reads it from there. 0: recorded with workers, in the batches themselves.
+  double share_ns_per_byte = 0, first_use_ns_per_byte = 0;
   bool measured = false;  // false: assumed, the run had no workers
   bool is_split = true;   // false: no batch was there before the consumer: the sum of send and take is known
 };
 
 // What lies between two epochs. Times of one worker are its share: workers are started one after the other.
 struct Restart {
-  double start_ns = 0;       // iterator constructed up to the first index, per worker
-  double come_up_ns = 0;     // first index put -> worker process, just started, begins
-  double first_send_ns = 0;  // added to the first message of a new worker
-  double stop_ns = 0;        // last next() of an epoch that ends its workers, per worker
-  double reset_ns = 0;       // first index of another epoch of living workers
+  double start_ns = 0;        // iterator constructed up to the first index, per worker
+  double come_up_ns = 0;      // first index put -> worker process, just started, begins
+  double first_send_ns = 0;   // added to the first message of a new worker
+  double first_fetch_ns = 0;  // added to its first fetch, computing; 0: recorded with it
+  double stop_ns = 0;         // last next() of an epoch that ends its workers, per worker
+  double reset_ns = 0;        // first index of another epoch of living workers
   bool is_cold_seen = false, is_warm_seen = false;  // false: assumed
 };
 
@@ -89,11 +94,16 @@ struct LoaderReplayInput {
   double cores_low = 0;          // at least, as far as the recording tells; 0: as `cores`
   double think_cores = 0;        // CPUs that the process uses while the consumer works
   double think_cores_worst = 1;  // at most; only where think_cores is a guess
+  // CPU time a batch of threads that help the training thread, where it fetches itself: taken for training's,
+  // which may be the fetch's as well, and what can only be the fetch's.
+  double helpers_ns = 0, fetch_helpers_ns = 0;
+  double company_loss = 0;  // computing takes so much longer beside other computing than it was recorded
   double batches_per_step = 1;
   double measured_step_ms = 0;
   size_t steps = 0;
   bool think_cores_known = false;  // from the sampler; else a guess, said in the assumptions
   double used_cores = 0;           // CPU that the job used in the recorded steps, 0 if not sampled
+  bool is_throttled = false;       // by a CPU quota
   bool is_cpu_limited = false;     // workers and training wait for each other's CPU
   double pin_ns = 0;               // mean copy into pinned memory, 0 if none was recorded
   double disk_share = 0;           // of the recorded time the disk was busy, 0 unknown
@@ -116,6 +126,10 @@ struct LoaderReplay {
 // nullopt: no epoch of this rank has batches with known fetch times.
 std::optional<LoaderReplayInput> extract_loader(const model::Run& run,
                                                 const attribute::RankAttribution& rank);
+
+// Whether workers of that setting gain by living on from epoch to epoch: then a proposal of them carries
+// persistent_workers=True, and its prediction is that of both.
+bool gains_by_persistence(const LoaderReplayInput& recording, LoaderSetting setting);
 
 // Index of the loader that feeds the recorded steps, kNone if none does.
 uint32_t main_loader(const model::Run& run, const attribute::RankAttribution& rank);

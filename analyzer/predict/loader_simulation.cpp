@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "analyzer/model/steps.h"
+
 namespace gpuwatch::predict {
 namespace {
 
@@ -18,6 +20,21 @@ constexpr double kDone = 1e-3;  // ns; far below a clock tick, far above roundin
 constexpr double kHandOverShare = 1;
 constexpr double kPinShare = 0;
 
+// Of the batches before the first recorded step: up to the last one with far more work behind it than there
+// is in a step.
+size_t long_warm_up(const ReplayEpoch& epoch) {
+  double think_ns = 0, counted = 0;
+  for (const BatchCost& batch : epoch.batches) {
+    if (!batch.counted) continue;
+    think_ns += batch.think_ns;
+    ++counted;
+  }
+  size_t end = 0;
+  for (size_t i = 0; i < epoch.batches.size() && !epoch.batches[i].counted; ++i)
+    if (epoch.batches[i].think_ns * counted > model::kWarmUpFactor * think_ns) end = i + 1;
+  return end;
+}
+
 double share_of(const BatchCost& batch) {
   return batch.service_ns > 0 ? batch.cpu_ns / batch.service_ns : 0;
 }
@@ -29,9 +46,10 @@ EpochSimulation::EpochSimulation(const LoaderReplayInput& recording, const Repla
     : recording_(recording),
       epoch_(epoch),
       setting_(setting),
+      long_warm_up_(long_warm_up(epoch)),
       workers_(size_t(std::max(setting.workers, 0))),
-      queues_(setting.cores > 0 ? setting.cores : recording.cores, workers_.size() + 1,
-              recording.scheduling) {
+      queues_(setting.cores > 0 ? setting.cores : recording.cores, workers_.size() + 1, recording.scheduling,
+              recording.company_loss) {
   for (size_t i = 0; i < workers_.size(); ++i) {
     workers_[i].main.core = workers_[i].sender.core = (i + 1) % queues_.count();
     workers_[i].sender.comes_first = true;
@@ -46,6 +64,12 @@ BatchCost EpochSimulation::cost(size_t batch) const {
   double other = std::max(0.0, result.service_ns - result.cpu_ns - result.io_ns);
   result.cpu_ns *= setting_.cpu_factor;
   result.io_ns *= setting_.io_factor;
+  if (!workers_.empty()) {
+    result.cpu_ns += recording_.fetch_helpers_ns * setting_.cpu_factor +
+                     result.bytes * recording_.hand_over.share_ns_per_byte;
+    (setting_.pin ? result.pin_ns : result.think_ns) +=
+        result.bytes * recording_.hand_over.first_use_ns_per_byte;
+  }
   result.service_ns = result.cpu_ns + result.io_ns + other;
   return result;
 }
@@ -62,11 +86,21 @@ void EpochSimulation::run(Totals& totals) {
   available_.assign(epoch_.batches.size(), false);
   bool is_cold = epoch_.is_first || !setting_.persistent;
   for (Worker& worker : workers_) worker.is_new = is_cold;
-  size_t ahead = size_t(std::max(setting_.prefetch_factor, 1)) * workers_.size();
-  while (sent_ < std::min(ahead, epoch_.batches.size())) send_index(is_cold);
+  while (sent_ < std::min(ahead(), epoch_.batches.size())) send_index(is_cold);
   lead_left_ = workers_.empty() ? 0 : epoch_.lead_ns;
   while (taken_ < epoch_.batches.size()) advance();
   totals.span_ns += now_;
+}
+
+// Batches that may be handed out and not taken yet. The stock that workers lay in while a compiler runs lasts
+// for a short run, not for a long one: during such a warm-up it is no larger than it was in the recorded run,
+// or one batch a worker.
+size_t EpochSimulation::ahead() const {
+  const size_t full = size_t(std::max(setting_.prefetch_factor, 1)) * workers_.size();
+  const LoaderSetting& recorded = recording_.setting;
+  if (taken_ >= long_warm_up_ || setting_ == recorded) return full;
+  const int recorded_ahead = recorded.workers * recorded.prefetch_factor;
+  return std::min(full, std::max(size_t(std::max(recorded_ahead, 0)), workers_.size()));
 }
 
 // In turn; out of order, the next in turn that owes less than its share.
@@ -123,11 +157,11 @@ void EpochSimulation::leave_next() {
   if (epoch_.batches[taken_].counted) step_time().wait_ns += now_ - entered_next_;
   if (!workers_.empty()) {
     --workers_[owner_of_[returning_]].owed;
-    if (sent_ < epoch_.batches.size()) send_index(false);
+    while (sent_ < std::min(taken_ + 1 + ahead(), epoch_.batches.size())) send_index(false);
   }
   consumer_ = Consumer::kThinking;
   think_began_ = now_;
-  begin(own_, epoch_.batches[taken_].think_ns, recording_.think_cores);
+  begin(own_, cost(taken_).think_ns, recording_.think_cores);
 }
 
 void EpochSimulation::end_think() {
@@ -145,6 +179,10 @@ void EpochSimulation::start_fetch(Worker& worker) {
   worker.is_turning = false;
   worker.began = now_;
   BatchCost batch = cost(worker.batch);
+  if (worker.is_new) {
+    batch.service_ns += recording_.restart.first_fetch_ns;
+    batch.cpu_ns += recording_.restart.first_fetch_ns;
+  }
   begin(worker.main, batch.service_ns, share_of(batch));
 }
 
@@ -188,9 +226,11 @@ void EpochSimulation::receive() {
 void EpochSimulation::pump() {
   if (receiver_.state != Receiver::kIdle && receiving_thread().left_ns <= kDone) {
     const bool is_to_pin = receiver_.state == Receiver::kTaking && setting_.pin;
-    const double own = epoch_.batches[receiver_.batch].pin_ns;
+    const BatchCost batch = cost(receiver_.batch);
+    const double pin_ns =
+        epoch_.batches[receiver_.batch].pin_ns > 0 ? batch.pin_ns : batch.pin_ns + recording_.pin_ns;
     receiver_.state = is_to_pin ? Receiver::kPinning : Receiver::kIdle;
-    if (is_to_pin) begin(receiver_.pin_thread, own > 0 ? own : recording_.pin_ns, kPinShare);
+    if (is_to_pin) begin(receiver_.pin_thread, pin_ns, kPinShare);
     if (receiving_thread().left_ns <= kDone) {
       available_[receiver_.batch] = true;
       if (!setting_.in_order) arrived_.push_back(receiver_.batch);

@@ -70,6 +70,7 @@ class EpochSimulation {
 
   BatchCost cost(size_t batch) const;
   StepTime& step_time();
+  size_t ahead() const;
   size_t next_worker();
   void send_index(bool is_cold);
   void enter_next();
@@ -95,6 +96,7 @@ class EpochSimulation {
   const LoaderReplayInput& recording_;
   const ReplayEpoch& epoch_;
   const LoaderSetting setting_;
+  const size_t long_warm_up_;
   std::vector<Worker> workers_;
   std::vector<size_t> owner_of_;
   std::vector<bool> available_;  // received, and pinned if it has to be

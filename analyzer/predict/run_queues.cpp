@@ -46,8 +46,8 @@ bool is_sleeper(const Thread& thread) {
 
 }  // namespace
 
-RunQueues::RunQueues(double cores, size_t most_threads, const Scheduling& scheduling)
-    : cores_(cores), scheduling_(scheduling), looks_left_(scheduling.looks) {
+RunQueues::RunQueues(double cores, size_t most_threads, const Scheduling& scheduling, double company_loss)
+    : cores_(cores), scheduling_(scheduling), company_loss_(company_loss), looks_left_(scheduling.looks) {
   queues_.resize(
       size_t(std::clamp(std::ceil(cores - kNoCore), 1.0, double(std::max<size_t>(most_threads, 1)))));
 }
@@ -117,6 +117,18 @@ void RunQueues::share(const std::vector<Thread*>& running, double now_ns) {
     }
   }
   set_rates(running);
+  if (company_loss_ > 0) slow_by_company(running);
+}
+
+// By what others compute meanwhile, up to one core: a thread that shares its core with them refills its
+// caches as often as one beside them shares them.
+void RunQueues::slow_by_company(const std::vector<Thread*>& running) const {
+  double demand = 0;
+  for (const Thread* thread : running) demand += std::min(thread->cpu_share, 1.0);
+  for (Thread* thread : running) {
+    const double own = std::min(thread->cpu_share, 1.0);
+    thread->rate /= 1 + company_loss_ * own * std::clamp(demand - own, 0.0, 1.0);
+  }
 }
 
 // Of the threads on one core, those that mostly sleep or the others. Returns the part of the core that they

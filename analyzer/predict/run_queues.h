@@ -41,7 +41,9 @@ struct Thread {
 class RunQueues {
  public:
   // `cores` may be broken: what is left of them where others take a part.
-  RunQueues(double cores, size_t most_threads, const Scheduling& scheduling);
+  // `company_loss`: what computes takes so much longer while another core computes, too: both share the
+  // last-level cache, the memory and the clock's head-room.
+  RunQueues(double cores, size_t most_threads, const Scheduling& scheduling, double company_loss = 0);
 
   size_t count() const { return queues_.size(); }
 
@@ -61,11 +63,13 @@ class RunQueues {
   void balance(double now_ns);
   void set_rates(const std::vector<Thread*>& running);
   double set_rates_of(const std::vector<Thread*>& running, size_t core, bool sleepers, double capacity);
+  void slow_by_company(const std::vector<Thread*>& running) const;
   bool is_crowded_beside_idle() const;
   double tick_after(double now_ns) const;
 
   const double cores_;
   const Scheduling scheduling_;
+  const double company_loss_;
   std::vector<std::vector<Thread*>> queues_;
   std::vector<double> shares_;
   double next_change_ns_ = 0, used_ = 0, looked_at_ = 0;

@@ -9,7 +9,8 @@ namespace gpuwatch::predict {
 namespace {
 
 constexpr double kNsPerMs = 1e6;
-constexpr double kBlockedNs = 1e3;  // least cost of a call that the what-if leaves in place
+constexpr double kBlockedNs = 1e3;          // least cost of a call that the what-if leaves in place
+constexpr double kEnqueuedLatencyNs = 5e3;  // from a call that does not block to its operation's start
 
 class Timeline {
  public:
@@ -26,6 +27,8 @@ class Timeline {
 
   void play(const HostEvent& event) {
     host_ += event.gap_ns;
+    if (event.waits_for_stream && event.op_count)
+      host_ = std::max(host_, stream_end_[recording_.ops[event.first_op].stream]);
     double called = host_;
     for (uint32_t i = 0; i < event.op_count; ++i) enqueue(event.first_op + i, called);
     switch (event.role) {
@@ -158,6 +161,14 @@ double kept_ns(const StreamReplayInput& recording, const Capture& capture) {
   return dispatch_ns * (capture.kept_launches / count + capture.kept_share / double(recording.steps));
 }
 
+// It blocks no longer, so neither does its operation wait for the host to stage it.
+void return_at_once(StreamReplayInput& recording, HostEvent& event) {
+  event.role = event.op_count ? HostRole::kEnqueue : HostRole::kWork;
+  if (!std::exchange(event.waits_for_stream, false)) return;
+  for (uint32_t i = event.first_op; i < event.first_op + event.op_count; ++i)
+    recording.ops[i].latency_ns = std::min(recording.ops[i].latency_ns, kEnqueuedLatencyNs);
+}
+
 double waves(double blocks, double slots) {
   return std::max(1.0, std::ceil(blocks / slots));
 }
@@ -175,6 +186,21 @@ StreamReplay replay(const StreamReplayInput& recording) {
   if (ends.empty()) return {};
   double steps = double(recording.steps);
   return {ends.back() / steps / kNsPerMs, busy_ns / steps / kNsPerMs};
+}
+
+double critical_path_ms(const StreamReplayInput& recording) {
+  if (recording.steps == 0) return 0;
+  uint32_t streams = 0;
+  for (const StreamOp& op : recording.ops) streams = std::max(streams, op.stream + 1);
+  std::vector<double> stream_end(streams), ends(recording.ops.size());
+  double last = 0;
+  for (size_t i = 0; i < recording.ops.size(); ++i) {
+    const StreamOp& op = recording.ops[i];
+    const double waited = op.waits_for < i ? ends[op.waits_for] : 0;
+    ends[i] = stream_end[op.stream] = std::max(stream_end[op.stream], waited) + op.duration_ns;
+    last = std::max(last, ends[i]);
+  }
+  return last / double(recording.steps) / kNsPerMs;
 }
 
 ReplayCheck check(const StreamReplayInput& recording) {
@@ -200,8 +226,7 @@ Estimate replay_estimate(const StreamReplayInput& recording) {
 void drop_synchronizations(StreamReplayInput& recording, const EventFilter& which) {
   for (HostEvent& event : recording.events) {
     if (!which(event)) continue;
-    if (event.role == HostRole::kSync) event.role = HostRole::kWork;
-    if (event.role == HostRole::kBlockOnOwn) event.role = HostRole::kEnqueue;
+    return_at_once(recording, event);
     event.cost_ns = std::min(event.cost_ns, kBlockedNs);
   }
 }
@@ -210,7 +235,7 @@ void make_asynchronous(StreamReplayInput& recording, const EventFilter& which, d
                        const std::vector<model::DeviceOp>& operations, double enqueue_cost_ns) {
   for (HostEvent& event : recording.events) {
     if (!which(event)) continue;
-    event.role = event.op_count ? HostRole::kEnqueue : HostRole::kWork;
+    return_at_once(recording, event);
     event.cost_ns = std::min(event.cost_ns, enqueue_cost_ns);
     for (uint32_t i = 0; i < event.op_count && bandwidth_bytes_per_ns > 0; ++i) {
       StreamOp& op = recording.ops[event.first_op + i];
@@ -221,19 +246,37 @@ void make_asynchronous(StreamReplayInput& recording, const EventFilter& which, d
 }
 
 void move_to_own_stream(StreamReplayInput& recording, const EventFilter& which) {
-  uint32_t own = 0;
-  for (const StreamOp& op : recording.ops) own = std::max(own, op.stream + 1);
-  std::vector<uint32_t> moved(own, model::kNone);  // by stream: the copy that the next operation there needs
+  uint32_t streams = 0;
+  for (const StreamOp& op : recording.ops) streams = std::max(streams, op.stream + 1);
+  std::vector<uint32_t> moved(streams, model::kNone);  // by stream: the copy that the next operation needs
   for (const HostEvent& event : recording.events) {
     const bool moves = which(event);
     for (uint32_t i = event.first_op; i < event.first_op + event.op_count; ++i) {
       StreamOp& op = recording.ops[i];
       if (moves) {
         moved[op.stream] = i;
-        op.stream = own;
+        op.stream += streams;
       } else if (op.waits_for == model::kNone) {
         op.waits_for = std::exchange(moved[op.stream], model::kNone);
       }
+    }
+  }
+}
+
+void fetch_on_own_stream(StreamReplayInput& recording, const EventFilter& which) {
+  uint32_t streams = 0;
+  for (const StreamOp& op : recording.ops) streams = std::max(streams, op.stream + 1);
+  std::vector<uint32_t> last(streams, model::kNone);  // by stream: what the next copy waits for
+  for (const HostEvent& event : recording.events) {
+    const bool moves = which(event);
+    for (uint32_t i = event.first_op; i < event.first_op + event.op_count; ++i) {
+      StreamOp& op = recording.ops[i];
+      if (!moves) {
+        last[op.stream] = i;
+        continue;
+      }
+      if (op.waits_for == model::kNone) op.waits_for = last[op.stream];
+      op.stream += streams;
     }
   }
 }
@@ -297,7 +340,7 @@ void drop_calls(StreamReplayInput& recording, const EventFilter& which) {
   for (HostEvent& event : recording.events) {
     if (!which(event)) continue;
     event.cost_ns = 0;
-    event.role = event.op_count ? HostRole::kEnqueue : HostRole::kWork;
+    return_at_once(recording, event);
   }
 }
 
@@ -307,6 +350,18 @@ void drop_with_operations(StreamReplayInput& recording, const EventFilter& which
     if (!which(event)) continue;
     for (uint32_t i = event.first_op; i < event.first_op + event.op_count; ++i)
       recording.ops[i].duration_ns = recording.ops[i].latency_ns = 0;
+  }
+}
+
+void shorten_with_operations(StreamReplayInput& recording, const EventFilter& which, double kept) {
+  if (kept <= 0) return drop_with_operations(recording, which);
+  for (HostEvent& event : recording.events) {
+    if (!which(event)) continue;
+    event.cost_ns *= kept;
+    for (uint32_t i = event.first_op; i < event.first_op + event.op_count; ++i) {
+      recording.ops[i].duration_ns *= kept;
+      recording.ops[i].latency_ns *= kept;
+    }
   }
 }
 

@@ -44,6 +44,8 @@ struct HostEvent {
   HostRole role = HostRole::kWork;
   trace::OpClass op_class = trace::OpClass::Other;
   bool is_input = false;  // a wait for data: shortened by other what-ifs only
+  // A copy that the driver stages: it begins when its stream has come to it, and the host waits for that.
+  bool waits_for_stream = false;
 };
 
 // A batch that a loader's worker made: it is there when that worker has made it, which makes one at a time.
@@ -86,6 +88,11 @@ std::optional<StreamReplayInput> extract_streams(const model::Run& run,
                                                  const attribute::RankAttribution& rank);
 
 StreamReplay replay(const StreamReplayInput& recording);
+
+// The step if no operation had to wait for the host: each behind the one before it on its stream and behind
+// the one that it waited for. No change of the host makes a step shorter.
+double critical_path_ms(const StreamReplayInput& recording);
+
 ReplayCheck check(const StreamReplayInput& recording);
 
 // Expected step time with its spread over blocks of recorded steps.
@@ -96,8 +103,12 @@ using EventFilter = std::function<bool(const HostEvent&)>;
 void drop_synchronizations(StreamReplayInput& recording, const EventFilter& which);
 void make_asynchronous(StreamReplayInput& recording, const EventFilter& which, double bandwidth_bytes_per_ns,
                        const std::vector<model::DeviceOp>& operations, double enqueue_cost_ns);
-// The copies run beside everything else; what followed one on its stream waits for it, as for an event.
+// The copies of each stream run beside everything else; what followed one on its stream waits for it, as for
+// an event.
 void move_to_own_stream(StreamReplayInput& recording, const EventFilter& which);
+// The copies to the host of each stream run beside what follows on it; each begins when what was before it is
+// done.
+void fetch_on_own_stream(StreamReplayInput& recording, const EventFilter& which);
 // A step's launches become a graph's, which takes no host time before each.
 struct Capture {
   // Longer host time before a launch is the script's own. It stays where it is as long before the same launch
@@ -120,5 +131,7 @@ void scale_batch(StreamReplayInput& recording, double factor, const model::Run& 
 double resident_blocks(const model::Kernel& kernel);
 void drop_calls(StreamReplayInput& recording, const EventFilter& which);
 void drop_with_operations(StreamReplayInput& recording, const EventFilter& which);  // what they enqueued, too
+// What lies in these calls of the host takes the share `kept` of its time; at 0 nothing of it remains.
+void shorten_with_operations(StreamReplayInput& recording, const EventFilter& which, double kept);
 
 }  // namespace gpuwatch::predict

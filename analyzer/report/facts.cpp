@@ -164,7 +164,7 @@ double recorded_share(const Report& report) {
   for (const attribute::RankAttribution& rank : report.ranks) {
     all += rank.series.steps.size();
     recorded += size_t(std::count_if(rank.series.steps.begin(), rank.series.steps.end(),
-                                     [](const model::Step& step) { return !step.is_warm_up; }));
+                                     [](const model::Step& step) { return step.is_recorded(); }));
   }
   return all > 0 ? double(recorded) / double(all) : 0;
 }

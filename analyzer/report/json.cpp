@@ -5,9 +5,11 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "analyzer/attribute/device_work.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/phases.h"
 #include "analyzer/model/stacks.h"
+#include "analyzer/model/training_stacks.h"
 #include "analyzer/report/facts.h"
 #include "libinject/trace/layout.h"
 
@@ -158,21 +160,34 @@ Json attribution(const attribute::RankAttribution& rank) {
   return result;
 }
 
+Json functions_json(const std::vector<model::SeenFunction>& functions) {
+  constexpr size_t kMost = 10;
+  Json result = Json::array();
+  for (size_t i = 0; i < std::min(kMost, functions.size()); ++i) {
+    const model::SeenFunction& seen = functions[i];
+    result.push_back({{"location", clean(seen.frame.location())},
+                      {"function", clean(seen.frame.function)},
+                      {"samples", seen.samples},
+                      {"share", seen.share}});
+  }
+  return result;
+}
+
+// Where the training thread was seen in the recorded steps, null without samples.
+Json training_time(const Report& report, const attribute::RankAttribution& row) {
+  std::vector<model::TimeSpan> steps;
+  for (const attribute::StepAttribution& step : row.steps) steps.push_back({step.step.begin, step.step.end});
+  const auto functions = model::training_functions(report.run, report.run.processes.at(row.process), steps);
+  return functions.empty() ? Json(nullptr) : functions_json(functions);
+}
+
 // What the workers were seen doing while the consumer waited, null without samples.
 Json worker_functions(const model::WorkerActivity& activity) {
-  constexpr size_t kMost = 10;
   if (activity.stack_samples == 0) return nullptr;
   Json result;
   result["samples"] = activity.stack_samples;
   result["busy_share"] = activity.busy_share;
-  result["functions"] = Json::array();
-  for (size_t i = 0; i < std::min(kMost, activity.functions.size()); ++i) {
-    const model::WorkerFunction& seen = activity.functions[i];
-    result["functions"].push_back({{"location", clean(seen.frame.location())},
-                                   {"function", clean(seen.frame.function)},
-                                   {"samples", seen.samples},
-                                   {"share", seen.share}});
-  }
+  result["functions"] = functions_json(activity.functions);
   return result;
 }
 
@@ -212,6 +227,43 @@ Json phases(const model::Process& process, const attribute::RankAttribution& row
   return result;
 }
 
+Json device_work(const Report& report, const attribute::RankAttribution& row) {
+  constexpr size_t kMost = 20;
+  if (!row.device_observed || row.steps.empty()) return nullptr;
+  const attribute::DeviceWork work = attribute::device_work(report.run, row);
+  const auto share = [&](model::Ns ns) { return row.wall_ns ? double(ns) / double(row.wall_ns) : 0; };
+  Json result;
+  result["kernel_classes"] = Json::array();
+  for (const attribute::ClassTime& found : work.classes)
+    result["kernel_classes"].push_back({{"class", model::info(found.kernel_class).name},
+                                        {"ns", found.time.ns},
+                                        {"alone_ns", found.time.alone_ns},
+                                        {"share", share(found.time.ns)},
+                                        {"count", found.time.count}});
+  result["kernels"] = Json::array();
+  for (size_t i = 0; i < std::min(kMost, work.kernels.size()); ++i) {
+    const attribute::KernelTime& kernel = work.kernels[i];
+    result["kernels"].push_back({{"name", clean(std::string(kernel.name))},
+                                 {"class", model::info(kernel.kernel_class).name},
+                                 {"ns", kernel.ns},
+                                 {"share", share(kernel.ns)},
+                                 {"count", kernel.count}});
+  }
+  result["communication"] = nullptr;
+  if (const auto& communication = work.communication)
+    result["communication"] = {{"ns", communication->ns},
+                               {"exposed_ns", communication->exposed_ns},
+                               {"hidden_share", communication->hidden_share()},
+                               {"count", communication->count}};
+  result["launch_queue"] = nullptr;
+  if (const auto queue = attribute::launch_queue(report.run, row))
+    result["launch_queue"] = {{"launches", queue->launches},
+                              {"median_ns", queue->median_ns},
+                              {"median_depth", queue->median_depth},
+                              {"empty_share", queue->empty_share}};
+  return result;
+}
+
 Json rank(const Report& report, const attribute::RankAttribution& row) {
   const model::Process& process = report.run.processes.at(row.process);
   Json result;
@@ -223,7 +275,9 @@ Json rank(const Report& report, const attribute::RankAttribution& row) {
   result["steps"] = steps(row);
   result["wall_ns"] = row.wall_ns;
   result["attribution"] = attribution(row);
+  result["device_work"] = device_work(report, row);
   result["phases"] = phases(process, row);
+  result["training_time"] = training_time(report, row);
   result["loaders"] = Json::array();
   for (const LoaderFacts& facts : loader_facts(process)) {
     Json entry = loader(facts);
@@ -280,6 +334,14 @@ Json finding(const advise::Finding& found) {
                    {"location", text_or_null(found.fix.location)},
                    {"snippet", text_or_null(found.fix.snippet)}};
   result["prediction"] = prediction(found.prediction);
+  result["alone"] = prediction(found.alone);
+  result["alternative"] = found.is_alternative;
+  result["conditional"] = found.is_conditional;
+  result["bottleneck"] = found.bottleneck ? Json(attribute::words(*found.bottleneck)) : Json(nullptr);
+  result["explains"] = Json::array();
+  for (const attribute::CategoryInfo& info : attribute::kCategories)
+    if (found.explains.contains(static_cast<attribute::Category>(&info - attribute::kCategories)))
+      result["explains"].push_back(info.name);
   result["ceiling"] = found.ceiling_speedup ? Json({{"speedup", *found.ceiling_speedup}}) : Json(nullptr);
   return result;
 }
@@ -307,6 +369,7 @@ nlohmann::ordered_json json(const Report& report) {
   for (const attribute::RankAttribution& row : report.ranks) result["ranks"].push_back(rank(report, row));
   result["findings"] = Json::array();
   for (const advise::Finding& found : report.diagnosis.findings) result["findings"].push_back(finding(found));
+  result["together"] = prediction(report.diagnosis.together);
   result["limits"] = Json::array();
   for (const advise::Limit& limit : report.diagnosis.limits)
     result["limits"].push_back(clean(limit.sentence));

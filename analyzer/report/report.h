@@ -23,9 +23,10 @@ struct Report {
 
 struct TextStyle {
   bool colors = false;
-  bool unicode = false;     // arrows and dashes beyond ASCII
-  bool is_verbose = false;  // every limit and every thread, not only those that bear on the conclusion
-  size_t width = 80;        // columns; longer lines are wrapped
+  bool unicode = false;        // arrows and dashes beyond ASCII
+  bool is_verbose = false;     // every limit and every thread, not only those that bear on the conclusion
+  bool shows_kernels = false;  // kernel classes and the kernels that take most of the time
+  size_t width = 80;           // columns; longer lines are wrapped
 };
 
 std::string text(const Report& report, TextStyle style);

@@ -7,6 +7,7 @@
 
 #include "analyzer/io/printable.h"
 #include "analyzer/model/stacks.h"
+#include "analyzer/model/training_stacks.h"
 #include "analyzer/report/facts.h"
 
 namespace gpuwatch::report {
@@ -21,30 +22,15 @@ constexpr double kLeastCause = 0.01;  // of the step
 constexpr size_t kMostCauses = 3;
 
 std::string label_of(Bottleneck bottleneck, bool has_device) {
-  switch (bottleneck) {
-    case Bottleneck::Compute:
-      return has_device ? "GPU compute" : "compute";
-    case Bottleneck::Input:
-      return "data loading";
-    case Bottleneck::Copy:
-      return "exposed copies";
-    case Bottleneck::Communication:
-      return "communication";
-    case Bottleneck::Host:
-      return "host work";
-    case Bottleneck::Unobserved:
-      return "GPU not seen";
-    case Bottleneck::Other:
-      break;
-  }
-  return "other";
+  if (bottleneck == Bottleneck::Compute && has_device) return "GPU compute";
+  return std::string(attribute::words(bottleneck));
 }
 
 // Causes that a worker's work is behind.
 bool is_workers_work(Category category) {
-  return category == Category::InputTransform || category == Category::InputIo ||
-         category == Category::InputCollate || category == Category::InputCpuStarved ||
-         category == Category::InputHeadOfLine;
+  return category == Category::InputTransform || category == Category::InputWait ||
+         category == Category::InputIo || category == Category::InputCollate ||
+         category == Category::InputCpuStarved || category == Category::InputHeadOfLine;
 }
 
 std::string place_words(const model::StackFrame& frame) {
@@ -69,11 +55,7 @@ std::string inline_place(const model::Process& process) {
 std::string worker_place(const model::Run& run, const model::Process& process) {
   constexpr size_t kLeastSamples = 10;  // 5 of 10 at one place: it has more than a fifth (binomial, 95%)
   constexpr double kLeastShare = 0.5;
-  model::WorkerActivity most;
-  for (uint32_t loader = 0; loader < process.loaders.size(); ++loader) {
-    model::WorkerActivity activity = model::worker_activity(run, process, loader);
-    if (activity.stack_samples > most.stack_samples) most = std::move(activity);
-  }
+  const model::WorkerActivity most = model::main_worker_activity(run, process);
   if (most.stack_samples < kLeastSamples || most.functions.front().share < kLeastShare) return "";
   return place_words(most.functions.front().frame);
 }
@@ -93,10 +75,34 @@ std::vector<Category> causes_of(const RankAttribution& rank, Bottleneck bottlene
 
 // The row's label says all of these.
 bool is_label_enough(Bottleneck bottleneck) {
-  return bottleneck == Bottleneck::Compute || bottleneck == Bottleneck::Unobserved;
+  return bottleneck == Bottleneck::Machine || bottleneck == Bottleneck::Unobserved;
+}
+
+// "train.py:88 compute_metrics", of the time that the training thread works on its own.
+std::string training_place(const Report& report, const RankAttribution& rank, Category category) {
+  const model::Process& process = report.run.processes.at(rank.process);
+  const auto seen = model::main_training_function(report.run, process, attribute::times_of(rank, category));
+  return seen ? place_words(seen->frame) : "";
+}
+
+// On a CPU job the model's work and the script's are one row: where it is, in the functions that show.
+std::string compute_words(const Report& report, const RankAttribution& rank) {
+  constexpr double kLeastShown = 0.1;  // of the row
+  if (rank.device != model::kNone || rank.time(Category::DeviceUnobserved) > 0) return "";
+  const model::Process& process = report.run.processes.at(rank.process);
+  std::string words;
+  size_t shown = 0;
+  for (const model::SeenFunction& seen :
+       model::training_functions(report.run, process, attribute::times_of(rank, Category::Compute))) {
+    if (seen.share < kLeastShown || ++shown > kMostCauses) break;
+    words +=
+        fmt::format("{}{:.0f}% in{}", words.empty() ? "" : ", ", 100 * seen.share, place_words(seen.frame));
+  }
+  return words;
 }
 
 std::string cause_words(const Report& report, const RankAttribution& rank, Bottleneck bottleneck) {
+  if (bottleneck == Bottleneck::Compute) return compute_words(report, rank);
   if (is_label_enough(bottleneck)) return "";
   const model::Process& process = report.run.processes.at(rank.process);
   std::string words;
@@ -104,9 +110,13 @@ std::string cause_words(const Report& report, const RankAttribution& rank, Bottl
   for (Category cause : causes_of(rank, bottleneck)) {
     words += fmt::format("{}{} {} ms", words.empty() ? "" : ", ", attribute::info(cause).words,
                          three_digits(rank.share(cause) * rank.mean_step_ms()));
+    if (cause == Category::HostCompute || cause == Category::HostWait || cause == Category::LaunchDispatch)
+      words += training_place(report, rank, cause);
     if (has_place || !is_workers_work(cause)) continue;
     std::string place = worker_place(report.run, process);
-    if (place.empty() && cause == Category::InputTransform) place = inline_place(process);
+    if (place.empty()) place = training_place(report, rank, cause);
+    if (place.empty() && (cause == Category::InputTransform || cause == Category::InputWait))
+      place = inline_place(process);
     words += place;
     has_place = !place.empty();
   }
@@ -121,7 +131,7 @@ std::vector<StepRow> step_rows(const Report& report, const RankAttribution& rank
   StepRow other{.label = label_of(Bottleneck::Other, has_device)};
   for (Bottleneck bottleneck :
        {Bottleneck::Compute, Bottleneck::Input, Bottleneck::Copy, Bottleneck::Communication, Bottleneck::Host,
-        Bottleneck::Unobserved, Bottleneck::Other}) {
+        Bottleneck::Machine, Bottleneck::Unobserved, Bottleneck::Other}) {
     const double share = rank.share(bottleneck);
     if (share < kLeastRow || bottleneck == Bottleneck::Other) {
       other.share += share;

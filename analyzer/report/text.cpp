@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/input_seen.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/cpu_time.h"
 #include "analyzer/report/facts.h"
+#include "analyzer/report/kernel_rows.h"
 #include "analyzer/report/layout.h"
 #include "analyzer/report/step_rows.h"
 
@@ -163,32 +166,39 @@ void write_end(Layout& layout, const Report& report, bool all_threads) {
 // ---- findings
 // -----------------------------------------------------------------------------------------------
 
+// ipykernel names a cell's file by a hash: "/tmp/ipykernel_4711/2718281828.py:5".
 std::string short_location(const std::string& location) {
   const std::string safe = clean(location);
+  if (safe.find("/ipykernel_") != std::string::npos && safe.find(':') != std::string::npos)
+    return "notebook cell, line " + safe.substr(safe.find_last_of(':') + 1);
   return safe.substr(safe.find_last_of('/') + 1);
 }
 
+std::string prediction_words(const Layout& layout, const predict::Prediction& p) {
+  return fmt::format("{} {} {} {}, {}x ({}{}{}x)", three_digits(p.now), layout.arrow(),
+                     three_digits(p.value.expected), p.metric == "step_ms" ? "ms a step" : "samples/s",
+                     times(p.speedup.expected), times(p.speedup.low), layout.dash(), times(p.speedup.high));
+}
+
 std::string gain_words(const Layout& layout, const Finding& finding) {
-  if (finding.prediction) {
-    const predict::Prediction& p = *finding.prediction;
-    return fmt::format("{} {} {} {}, {}x ({}{}{}x)", three_digits(p.now), layout.arrow(),
-                       three_digits(p.value.expected), p.metric == "step_ms" ? "ms a step" : "samples/s",
-                       times(p.speedup.expected), times(p.speedup.low), layout.dash(), times(p.speedup.high));
-  }
+  if (finding.prediction) return prediction_words(layout, *finding.prediction);
   if (finding.ceiling_speedup) return fmt::format("up to {}x", times(*finding.ceiling_speedup));
   return "";
 }
 
 // "Set num_workers=4" becomes "Then set num_workers=4"; names like OMP_NUM_THREADS keep their first letter.
-std::string after_another(std::string fix) {
+std::string after_another(const char* how, std::string fix) {
   if (fix.size() > 1 && fix[0] >= 'A' && fix[0] <= 'Z' && fix[1] >= 'a' && fix[1] <= 'z')
     fix[0] = char(fix[0] - 'A' + 'a');
-  return "Then " + fix;
+  return how + fix;
 }
 
 std::string fix_words(const Finding& finding, bool is_after_another) {
   std::string words = clean(finding.fix.summary.empty() ? finding.title : finding.fix.summary);
-  if (is_after_another) words = after_another(std::move(words));
+  if (finding.is_alternative)
+    words = after_another("Or instead ", std::move(words));
+  else if (is_after_another)
+    words = after_another("Then ", std::move(words));
   if (!finding.fix.location.empty()) words += fmt::format(" ({})", short_location(finding.fix.location));
   return words;
 }
@@ -210,11 +220,11 @@ std::string evidence_words(const Finding& finding) {
   return words;
 }
 
-void write_findings(Layout& layout, const std::vector<Finding>& findings) {
+void write_findings(Layout& layout, const advise::Diagnosis& diagnosis) {
   constexpr size_t kIndent = 3;
   size_t number = 0;
   bool is_after_another = false;
-  for (const Finding& finding : findings) {
+  for (const Finding& finding : diagnosis.findings) {
     if (!finding.is_complaint()) continue;
     layout.blank();
     const std::string fix = fix_words(finding, is_after_another && !finding.is_conditional);
@@ -223,6 +233,9 @@ void write_findings(Layout& layout, const std::vector<Finding>& findings) {
     layout.paragraph(evidence_words(finding), kIndent);
     if (finding.prediction && !finding.is_conditional) is_after_another = true;
   }
+  if (!diagnosis.together) return;
+  layout.blank();
+  layout.labelled("together", prediction_words(layout, *diagnosis.together));
 }
 
 // ---- closing lines
@@ -231,7 +244,7 @@ void write_findings(Layout& layout, const std::vector<Finding>& findings) {
 void write_notes(Layout& layout, const std::vector<Finding>& findings) {
   for (const Finding& finding : findings) {
     if (finding.is_complaint() || finding.id == "healthy") continue;
-    const std::string fix = clean(finding.fix.summary);
+    const std::string fix = io::printable(finding.fix.summary, 512);
     layout.labelled("note", clean(finding.title) + (fix.empty() ? "" : ". " + fix));
   }
 }
@@ -275,6 +288,9 @@ std::string next_words(const Report& report, const Finding* first) {
     return fmt::format("make change 1{}, run again and compare", where);
   }
   if (verdict == "too-short") return "record a longer run";
+  const RankAttribution* rank = shown_rank(report);
+  if (rank && !rank->steps.empty() && !advise::is_input_seen(report.run.processes.at(rank->process), *rank))
+    return "see which Python lines take the time: py-spy record -- python train.py";
   return verdict == "healthy" || verdict == "cpu-job" || verdict == "compute-bound" ? "nothing" : "";
 }
 
@@ -310,13 +326,8 @@ void write_closing(Layout& layout, const Report& report, bool has_steps, bool al
 }  // namespace
 
 const RankAttribution* shown_rank(const Report& report) {
-  using attribute::Group;
-  const RankAttribution* shown = nullptr;
-  for (const RankAttribution& rank : report.ranks)
-    if (!shown || shown->steps.empty() ||
-        (!rank.steps.empty() && rank.share(Group::DeviceBusy) < shown->share(Group::DeviceBusy)))
-      shown = &rank;
-  return shown;
+  const RankAttribution* worst = advise::worst_rank(report.ranks);
+  return worst || report.ranks.empty() ? worst : &report.ranks.front();
 }
 
 std::string text(const Report& report, TextStyle style) {
@@ -327,8 +338,9 @@ std::string text(const Report& report, TextStyle style) {
   const bool has_steps = rank && !rank->steps.empty();
   if (rank) write_job(layout, report, *rank);
   if (has_steps) write_step(layout, report, *rank);
+  if (has_steps && style.shows_kernels) write_kernels(layout, report, *rank);
   write_end(layout, report, style.is_verbose);
-  write_findings(layout, report.diagnosis.findings);
+  write_findings(layout, report.diagnosis);
   write_closing(layout, report, has_steps, style.is_verbose);
   return layout.take();
 }

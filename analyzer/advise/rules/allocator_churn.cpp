@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/memory_calls.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/model/stacks.h"
 
@@ -77,6 +78,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     shown = &event;
   }
   if (!shown || calls < kLeastPerStep * double(input.rank.steps.size())) return std::nullopt;
+  if (is_out_of_device_memory(input)) return std::nullopt;  // its own finding: no setting makes room
   predict::StreamReplayInput changed = *input.assumed_streams;
   predict::drop_calls(changed, is_memory_call);
   double now = input.assumed_step_ms;
@@ -90,8 +92,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"longest of these calls", longest / 1e6, "ms"},
                       {"allocations and frees", per_step, "a step"}};
   name_fix(finding, input, *shown);
-  finding.prediction = stream_prediction(input, changed);
-  if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
+  settle_with(finding, input, std::move(changed), lost);
   return finding;
 }
 
@@ -106,6 +107,7 @@ const Rule kAllocatorChurn{
     "Allocate memory before the loop or from a memory pool. In PyTorch: remove `torch.cuda.empty_cache()` "
     "from the loop, set `PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True`, and use batches of one shape.",
     kThresholds,
-    evaluate};
+    evaluate,
+    {attribute::Category::Alloc, attribute::Category::Sync}};
 
 }  // namespace gpuwatch::advise

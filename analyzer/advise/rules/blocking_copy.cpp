@@ -18,10 +18,35 @@ using attribute::Category;
 constexpr double kLeastShare = 0.05;
 
 constexpr Threshold kThresholds[] = {
-    {"exposed copies from pinned memory", kLeastShare, "of the step",
+    {"exposed copies from or to pinned memory, of one direction", kLeastShare, "of the step",
      "the share from which TraceLens lists copies"},
     kLeastGain,
 };
+
+// Copies to the device bring what the next kernel needs, those to the host what nobody on the device needs.
+struct Direction {
+  CopyKind kind;
+  Category exposed;
+  const char* name;
+  void (*move)(predict::StreamReplayInput&, const predict::EventFilter&);
+};
+constexpr Direction kDirections[] = {
+    {CopyKind::CopyH2D, Category::CopyH2D, "H2D", predict::move_to_own_stream},
+    {CopyKind::CopyD2H, Category::CopyD2H, "D2H", predict::fetch_on_own_stream},
+};
+
+void name_fetch(Finding& finding, const RuleInput& input, const CopyFacts& copies) {
+  finding.fix.change = StreamChange{StreamEdit::kMoveToOwnStream, "copy stream", ""};
+  finding.fix.summary = "Copy to the host on a separate CUDA stream while the GPU computes the next batch";
+  finding.fix.snippet =
+      input.process.facts.contains("torch")
+          ? "copy_stream.wait_stream(torch.cuda.current_stream()); y.record_stream(copy_stream)  # then: "
+            "with "
+            "torch.cuda.stream(copy_stream): host.copy_(y, non_blocking=True)  # host in pinned memory"
+          : "cudaEventRecord(computed, compute_stream); cudaStreamWaitEvent(copy_stream, computed); "
+            "cudaMemcpyAsync(host, y, size, cudaMemcpyDeviceToHost, copy_stream);  // y: two buffers";
+  finding.fix.location = call_location(input.run, input.process, copies.thread, copies.call);
+}
 
 void name_fix(Finding& finding, const RuleInput& input, const CopyFacts& copies) {
   finding.fix.change = StreamChange{StreamEdit::kMoveToOwnStream, "copy stream", ""};
@@ -37,47 +62,57 @@ void name_fix(Finding& finding, const RuleInput& input, const CopyFacts& copies)
   finding.fix.location = call_location(input.run, input.process, copies.thread, copies.call);
 }
 
-std::optional<Finding> evaluate(const RuleInput& input) {
-  if (!input.streams || !input.device) return std::nullopt;
-  CopyFacts copies = copy_facts(input, CopySource::kPinned);
-  double lost = input.rank.share(Category::CopyH2D) * copies.time_share;
+std::optional<Finding> evaluate_direction(const RuleInput& input, const Direction& direction) {
+  CopyFacts copies = copy_facts(input, CopySource::kPinned, direction.kind);
+  double lost = input.rank.share(direction.exposed) * copies.time_share;
   if (copies.calls == 0 || lost < kLeastShare) return std::nullopt;
 
   predict::StreamReplayInput changed = *input.assumed_streams;
   predict::make_asynchronous(changed, copies.filter(), 0, input.device->operations, enqueue_cost_ns(changed));
-  predict::move_to_own_stream(changed, copies.filter());
+  direction.move(changed, copies.filter());
   double expected = input.now_ms * predict::replay(changed).step_ms / input.assumed_step_ms;
   if (input.now_ms < expected * kLeastSpeedup) return std::nullopt;
 
+  const bool is_fetch = direction.kind == CopyKind::CopyD2H;
   Finding finding = make_finding(kBlockingCopy, input, lost);
   const double steps = double(input.rank.steps.size()), copied_mb = copies.bytes / steps / 1e6;
   finding.title = fmt::format(
-      "Exposed H2D copies: the GPU computes nothing for {:.0f}% of each step while {:.3g} MB are copied",
-      100 * lost, copied_mb);
-  finding.evidence = {share_evidence(input, Category::CopyH2D),
-                      {"copied from pinned memory", copied_mb, "MB a step"},
-                      {"copies from pinned memory", double(copies.calls) / steps, "a step"}};
-  if (const double bandwidth = pinned_bandwidth(*input.device); bandwidth > 0)
+      "Exposed {} copies: the GPU computes nothing for {:.0f}% of each step while {:.3g} MB are copied",
+      direction.name, 100 * lost, copied_mb);
+  finding.evidence = {
+      share_evidence(input, direction.exposed),
+      {is_fetch ? "copied to pinned memory" : "copied from pinned memory", copied_mb, "MB a step"},
+      {is_fetch ? "copies to pinned memory" : "copies from pinned memory", double(copies.calls) / steps,
+       "a step"}};
+  if (const double bandwidth = pinned_bandwidth(*input.device, direction.kind); bandwidth > 0)
     finding.evidence.insert(finding.evidence.begin() + 1, {"speed of pinned copies", bandwidth, "GB/s"});
-  name_fix(finding, input, copies);
-  finding.prediction = stream_prediction(input, changed);
+  is_fetch ? name_fetch(finding, input, copies) : name_fix(finding, input, copies);
+  settle_with(finding, input, std::move(changed), lost);
   if (finding.prediction)
     finding.prediction->assumptions.emplace_back("copies and kernels do not slow each other down");
-  else
-    finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
   return finding;
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  if (!input.streams || !input.device) return std::nullopt;
+  for (const Direction& direction : kDirections)
+    if (auto finding = evaluate_direction(input, direction)) return finding;
+  return std::nullopt;
 }
 
 }  // namespace
 
 const Rule kBlockingCopy{
     "blocking-copy",
-    "H2D copies from pinned memory run on the same stream as the kernels, or block the host. The GPU "
-    "computes nothing during these copies.",
-    "H2D copies with a pinned source are exposed: no kernel runs at the same time. Copies from pageable "
-    "memory are reported as `pin-memory`.",
-    "Copy the next batch on a separate CUDA stream while the GPU computes the current one.",
+    "Copies between pinned memory and the GPU run on the same stream as the kernels, or block the host. The "
+    "GPU computes nothing during these copies.",
+    "H2D copies with a pinned source, or D2H copies with a pinned destination, are exposed: no kernel runs "
+    "at "
+    "the same time. Copies from pageable memory are reported as `pin-memory`, those to it as "
+    "`sync-per-step`.",
+    "Copy the next batch, or the last results, on a separate CUDA stream while the GPU computes.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::CategorySet(attribute::Bottleneck::Copy) | attribute::CategorySet{attribute::Category::Sync}};
 
 }  // namespace gpuwatch::advise

@@ -47,7 +47,9 @@ HostCalls saving_calls(const RuleInput& input) {
   const bool is_rare = double(calls.steps) <= kRare * double(input.rank.steps.size());
   const bool is_large =
       !input.process.facts.contains("torch") || calls.bytes >= kLeastBytes * double(calls.steps);
-  return is_rare && is_large ? calls : HostCalls{};
+  if (!is_rare || !is_large) return {};
+  if (input.streams && input.device) add_fetches(input, calls);
+  return calls;
 }
 
 struct Saves {
@@ -123,12 +125,15 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kCheckpointStall{
     "checkpoint-stall",
     "Training stops while a checkpoint is written.",
-    "The training thread spends time in `torch.save`, or in file writes that occur in few steps. Saves "
+    "The training thread spends time in `torch.save`, or in file writes that occur in few steps, with the "
+    "copies from the GPU that belong to either. Saves "
     "between epochs count too. The report gives the number of checkpoints, their duration and the bytes "
     "written.",
     "Save in the background, to a faster disk, or less often. The interval that loses least time is about "
     "sqrt(2 x time to save x time between failures).",
     kThresholds,
-    evaluate};
+    evaluate,
+    {attribute::Category::Checkpoint, attribute::Category::Sync, attribute::Category::CopyD2H,
+     attribute::Category::CopyStaging}};
 
 }  // namespace gpuwatch::advise

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/rule.h"
 
@@ -72,7 +73,7 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
   if (finding.prediction)
     finding.prediction->assumptions.emplace_back(
         "collating takes no time (stacking tensors of one shape takes almost none)");
-  if (!finding.prediction) finding.ceiling_speedup = now / after * (1 + std::abs(input.loader_check.error()));
+  if (!finding.prediction) finding.ceiling_speedup = ceiling_without(input, std::min(waits, 1 - after / now));
   return finding;
 }
 
@@ -95,7 +96,7 @@ std::optional<Finding> slow_transfer(const RuleInput& input) {
   finding.fix.summary = "Return a few large tensors from collate_fn, not lists, strings or NumPy arrays";
   finding.fix.snippet =
       "return torch.as_tensor(array)  # tensors move through shared memory, other objects are pickled";
-  finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
+  finding.ceiling_speedup = ceiling_without(input, lost);
   return finding;
 }
 
@@ -123,6 +124,8 @@ const Rule kCollateCost{
     "other work from `collate_fn` to the dataset. For a slow transfer, return a few large tensors instead "
     "of lists, strings, NumPy arrays or objects.",
     kThresholds,
-    evaluate};
+    evaluate,
+    {attribute::Category::InputCollate, attribute::Category::InputTransfer,
+     attribute::Category::InputTransform, attribute::Category::InputGil, attribute::Category::InputUnknown}};
 
 }  // namespace gpuwatch::advise

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/machine.h"
 
@@ -82,7 +83,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     blame_others(finding, input, *use, delay);
   else
     blame_workers(finding, input, *use, delay);
-  if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - finding.lost_share);
+  if (!finding.prediction) finding.ceiling_speedup = ceiling_without(input, finding.lost_share);
   return finding;
 }
 
@@ -97,6 +98,7 @@ const Rule kCpuContention{
     "cause. If only the workers wait, the finding is `dataloader-oversubscribed`.",
     "Reserve CPU cores for the job (affinity, cpuset, an exclusive node), or use fewer workers.",
     kThresholds,
-    evaluate};
+    evaluate,
+    {attribute::Category::Sched, attribute::Category::InputCpuStarved, attribute::Category::InputWakeup}};
 
 }  // namespace gpuwatch::advise

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/machine.h"
 
@@ -50,7 +51,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double more_cpu = std::max(1.0, double(input.process.cpu_count) / quota);
   const double throttled = recoverable_share(input, std::min(use->throttled_share, 0.95));
   if (throttled < kLeastLost) return std::nullopt;
-  const double ceiling = std::min(1 / (1 - throttled), more_cpu);
+  const double ceiling = std::min(ceiling_without(input, throttled), more_cpu);
   const double cores = wanted_cores(input, *use, quota);
   Finding finding = make_finding(kCpuQuota, input, 1 - 1 / ceiling);
   finding.title = fmt::format(
@@ -77,6 +78,8 @@ const Rule kCpuQuota{
     "`dataloader-oversubscribed`).",
     "Request as many CPU cores as the job needs, or use as many workers as the quota allows.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::CategorySet(attribute::Bottleneck::Input) |
+        attribute::CategorySet{attribute::Category::Sched, attribute::Category::Compute}};
 
 }  // namespace gpuwatch::advise

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/machine.h"
 
 namespace gpuwatch::advise {
@@ -36,7 +37,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.fix.change = NamedChange{"instance type", "without burst credits"};
   finding.fix.summary =
       "Use an instance type with dedicated CPU cores (a burstable one may have spent its CPU credits)";
-  finding.ceiling_speedup = 1 / (1 - recoverable);
+  finding.ceiling_speedup = ceiling_without(input, recoverable);
   return finding;
 }
 
@@ -50,6 +51,8 @@ const Rule kCpuSteal{
     "this machine show up as steal time.",
     "Use an instance type with dedicated CPU cores and without burst credits. No setting of the job helps.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::CategorySet(attribute::Bottleneck::Input) |
+        attribute::CategorySet{attribute::Category::Sched}};
 
 }  // namespace gpuwatch::advise

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/machine.h"
 
@@ -78,7 +79,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   setting.workers = std::max(setting.workers, int(needed));
   setting.cores = needed;
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
-  if (!finding.prediction) finding.ceiling_speedup = std::max(1.0, input.now_ms / without_wait_ms);
+  if (!finding.prediction) finding.ceiling_speedup = ceiling_without(input, lost);
   return finding;
 }
 
@@ -93,6 +94,7 @@ const Rule kCpuUndersized{
     "Use a machine with that many CPU cores for each GPU, make transforms cheaper or precompute them, or "
     "run them on the GPU.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::Bottleneck::Input};
 
 }  // namespace gpuwatch::advise

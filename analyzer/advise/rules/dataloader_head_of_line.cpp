@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
@@ -52,12 +53,16 @@ void name_fix(Finding& finding, const RuleInput& input) {
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.loader) return std::nullopt;
   predict::LoaderSetting setting = input.loader_setting();
-  const double lost = input.rank.share(Category::InputHeadOfLine);
-  if (setting.workers < 2 || !setting.in_order || lost < kLeastShare) return std::nullopt;
+  // Another number of workers meets other batches: the replay alone knows of them.
+  const bool is_of_other_workers = setting.workers != input.loader->setting.workers;
+  double lost = input.rank.share(Category::InputHeadOfLine);
+  if (setting.workers < 2 || !setting.in_order || (lost < kLeastShare && !is_of_other_workers))
+    return std::nullopt;
   const double now = expected_step_ms(input, *input.loader, setting);
   setting.in_order = false;
   const double after = expected_step_ms(input, *input.loader, setting);
   if (now < after * kLeastSpeedup) return std::nullopt;
+  if (is_of_other_workers) lost = 1 - after / now;
 
   Finding finding = make_finding(kDataloaderHeadOfLine, input, std::max(lost, 1 - after / now));
   finding.title = "Batch order: a slow batch blocks finished ones, " + stall_words(input, lost);
@@ -67,7 +72,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"spread of batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
   name_fix(finding, input);
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
-  if (!finding.prediction) finding.ceiling_speedup = now / after * (1 + std::abs(input.loader_check.error()));
+  if (!finding.prediction)
+    finding.ceiling_speedup =
+        loader_ceiling(input, *input.loader, std::max(lost, 1 - after / now), setting.workers);
   return finding;
 }
 
@@ -83,6 +90,7 @@ const Rule kDataloaderHeadOfLine{
     "Set `in_order=False` (PyTorch 2.6 or later; the order of batches then varies), or bucket samples by "
     "size, so that batches take equal time.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::Bottleneck::Input};
 
 }  // namespace gpuwatch::advise

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
@@ -61,13 +62,18 @@ std::optional<Finding> threads_in_workers(const RuleInput& input, double delay) 
                       share_evidence(input, Category::InputCpuStarved)};
   finding.fix.change = NamedChange{"OMP_NUM_THREADS", "1"};
   finding.fix.summary =
-      "Set OMP_NUM_THREADS=1, and call torch.set_num_threads(1) and cv2.setNumThreads(0) in worker_init_fn";
+      "Limit the workers to one thread each: cv2.setNumThreads(0) and torch.set_num_threads(1) in "
+      "worker_init_fn";
+  // The environment is the training process's too, and there as many threads as cores may be what it needs.
+  finding.fix.summary += input.rank.device == model::kNone
+                             ? " (OMP_NUM_THREADS=1 for the whole job would slow training on the CPU)"
+                             : ", or OMP_NUM_THREADS=1 for the whole job";
   // A named function: workers started by spawn or forkserver cannot unpickle a lambda.
   finding.fix.snippet =
       "def one_thread(worker_id): torch.set_num_threads(1); cv2.setNumThreads(0)  # DataLoader(..., "
       "worker_init_fn=one_thread)";
   locate(finding, input);
-  finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
+  finding.ceiling_speedup = ceiling_without(input, lost);
   return finding;
 }
 
@@ -97,12 +103,43 @@ std::optional<Finding> too_many_workers(const RuleInput& input, double delay) {
   return finding;
 }
 
+// Handing batches over, or CPU time that training needs, costs more than the last workers save.
+std::optional<Finding> faster_with_fewer(const RuleInput& input) {
+  predict::LoaderSetting setting = input.loader_setting();
+  const int workers = setting.workers;
+  if (workers != input.loader->setting.workers) return std::nullopt;
+  const double now = expected_step_ms(input, *input.loader, setting);
+  double best_ms = now;
+  int best = workers;
+  for (setting.workers = 0; setting.workers < workers; ++setting.workers) {
+    const double ms = expected_step_ms(input, *input.loader, setting);
+    if (ms * kSameSpeed > best_ms) continue;
+    best_ms = ms;
+    best = setting.workers;
+  }
+  if (now < best_ms * kLeastSpeedup) return std::nullopt;
+
+  setting.workers = best;
+  Finding finding = make_finding(kDataloaderOversubscribed, input, 1 - best_ms / now);
+  finding.title = fmt::format("Worker count: {} worker{} cost more than they save, {} faster", workers,
+                              workers == 1 ? "" : "s", best == 0 ? "none is" : fmt::format("{} are", best));
+  const InputFacts& facts = *input.facts;
+  finding.evidence = {{"time to make a batch", facts.per_batch(facts.fetch_ns) / 1e6, "ms"},
+                      {"transfer from worker to trainer, at least", facts.transfer_ns / 1e6, "ms a batch"},
+                      {"CPU that workers and training got", input.loader->cores, "cores"}};
+  propose(finding, input, {LoaderOption::kNumWorkers, best});
+  finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
+  if (!finding.prediction) return std::nullopt;
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.loader || !input.facts || input.loader->setting.workers < 1) return std::nullopt;
   const double delay = run_delay_share(*input.facts);
-  if (delay < kLeastRunDelay) return std::nullopt;
-  auto finding = threads_in_workers(input, delay);
-  return finding ? finding : too_many_workers(input, delay);
+  if (delay >= kLeastRunDelay)
+    if (auto finding = threads_in_workers(input, delay)) return finding;
+  if (auto finding = faster_with_fewer(input)) return finding;
+  return delay >= kLeastRunDelay ? too_many_workers(input, delay) : std::nullopt;
 }
 
 }  // namespace
@@ -113,10 +150,15 @@ const Rule kDataloaderOversubscribed{
     "job gets.",
     "Workers are runnable but not running during a tenth of the time to make a batch. Either libraries in "
     "them started threads that use CPU time, or the simulated replay with fewer workers on the same cores "
-    "is as fast.",
-    "Use fewer workers. If workers start threads: set `OMP_NUM_THREADS=1`, and call `cv2.setNumThreads(0)` "
-    "in `worker_init_fn`.",
+    "is as fast. Or the replay with fewer workers, or none, is faster: batches so quickly made that handing "
+    "them over costs more.",
+    "Use fewer workers. If workers start threads: call `cv2.setNumThreads(0)` and `torch.set_num_threads(1)` "
+    "in `worker_init_fn`. `OMP_NUM_THREADS=1` in the job's environment limits the training process too, "
+    "which "
+    "matters where it computes on the CPU.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::CategorySet(attribute::Bottleneck::Input) |
+        attribute::CategorySet{attribute::Category::Sched}};
 
 }  // namespace gpuwatch::advise

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
 
@@ -56,11 +57,14 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   predict::LoaderSetting setting = input.loader_setting();
   if (setting.workers < 1 || setting.persistent) return std::nullopt;
   const Restarts seen = restarts(input, *loader);
-  const double lost = input.rank.share(Category::InputStartup);
-  if (seen.count == 0 || lost < kLeastShare) return std::nullopt;
+  // A run without workers waited for none to start: what the replay starts for it is known, no share of it.
+  const bool had_workers = input.loader->setting.workers > 0;
+  double lost = input.rank.share(Category::InputStartup);
+  if (seen.count == 0 || (lost < kLeastShare && had_workers)) return std::nullopt;
   const double now = expected_step_ms(input, *input.loader, setting);
   setting.persistent = true;
   const double after = expected_step_ms(input, *input.loader, setting);
+  if (!had_workers) lost = std::max(0.0, 1 - after / now);
 
   Finding finding = make_finding(kDataloaderPersistentWorkers, input, lost);
   finding.title = "Worker restarts: loader workers start again for each epoch, " + stall_words(input, lost);
@@ -69,8 +73,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"time to the first batch of an epoch", seen.first_batch_ms, "ms"}};
   name_fix(finding, input, *loader);
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
-  if (finding.prediction && now < after * kLeastSpeedup) return std::nullopt;
-  if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
+  if ((finding.prediction || !had_workers) && now < after * kLeastSpeedup) return std::nullopt;
+  if (!finding.prediction)
+    finding.ceiling_speedup = loader_ceiling(input, *input.loader, lost, setting.workers);
   return finding;
 }
 
@@ -85,6 +90,7 @@ const Rule kDataloaderPersistentWorkers{
     "Set `persistent_workers=True`. It saves most with the start methods spawn and forkserver, which import "
     "the script again in each worker.",
     kThresholds,
-    evaluate};
+    evaluate,
+    {attribute::Category::InputStartup}};
 
 }  // namespace gpuwatch::advise

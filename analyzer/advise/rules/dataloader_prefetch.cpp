@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
+#include <vector>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/loader_words.h"
-#include "analyzer/advise/rule.h"
+#include "analyzer/advise/worker_bound.h"
 
 namespace gpuwatch::advise {
 
@@ -24,23 +26,31 @@ constexpr Threshold kThresholds[] = {
     {"prefetch_factor", kMostAhead, "batches a worker", "every prefetched batch takes shared memory"},
 };
 
+// The smallest length close to the best; 0: none is longer.
+int best_length(const RuleInput& input, predict::LoaderSetting setting) {
+  const int before = setting.prefetch_factor, most = most_prefetched(input, setting, kMostAhead);
+  std::vector<std::pair<int, double>> tried;
+  double best = 0;
+  for (int length = before + 1; length <= most; length = length < 4 ? length + 1 : length * 2) {
+    setting.prefetch_factor = length;
+    tried.emplace_back(length, expected_step_ms(input, *input.loader, setting));
+    if (best == 0 || tried.back().second < best) best = tried.back().second;
+  }
+  for (const auto& [length, ms] : tried)
+    if (ms <= best * kWithinBest) return length;
+  return 0;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   predict::LoaderSetting setting = input.loader_setting();
-  double lost = input.rank.steady_input_share();
+  const double lost = input.rank.steady_input_share();
   if (!input.loader || setting.workers < 1 || lost < kLeastInputShare) return std::nullopt;
-  int before = setting.prefetch_factor;
-  if (before >= kMostAhead) return std::nullopt;
-  double now = expected_step_ms(input, *input.loader, setting), best = 0;
-  for (int round = 0; round < 2; ++round) {  // find the best, then the smallest close to it
-    for (setting.prefetch_factor = before + 1; setting.prefetch_factor <= kMostAhead;
-         setting.prefetch_factor = setting.prefetch_factor < 4 ? setting.prefetch_factor + 1
-                                                               : setting.prefetch_factor * 2) {
-      double ms = expected_step_ms(input, *input.loader, setting);
-      if (round == 0 && (best == 0 || ms < best)) best = ms;
-      if (round == 1 && ms <= best * kWithinBest) break;
-    }
-  }
-  if (setting.prefetch_factor > kMostAhead || now < best * kLeastSpeedup) return std::nullopt;
+  const int before = setting.prefetch_factor, length = best_length(input, setting);
+  if (length == 0) return std::nullopt;
+  const double now = expected_step_ms(input, *input.loader, setting);
+  setting.prefetch_factor = length;
+  const double best = expected_step_ms(input, *input.loader, setting);
+  if (now < best * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kDataloaderPrefetch, input, std::min(lost, 1 - best / now));
   finding.title = fmt::format("Prefetching: prefetch_factor={} is too small for batches of uneven cost, {}",
@@ -52,7 +62,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"spread of batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
   propose(finding, input, {LoaderOption::kPrefetchFactor, setting.prefetch_factor});
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
-  if (!finding.prediction) finding.ceiling_speedup = now / best * (1 + std::abs(input.loader_check.error()));
+  if (!finding.prediction)
+    finding.ceiling_speedup = loader_ceiling(input, *input.loader, lost, setting.workers);
   return finding;
 }
 
@@ -66,6 +77,7 @@ const Rule kDataloaderPrefetch{
     "with a longer buffer is faster with the same workers.",
     "Set `prefetch_factor=N`. The report gives the smallest N within 1% of the best predicted one.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::Bottleneck::Input};
 
 }  // namespace gpuwatch::advise

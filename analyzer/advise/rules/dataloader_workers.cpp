@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/location.h"
-#include "analyzer/advise/rule.h"
+#include "analyzer/advise/machine.h"
+#include "analyzer/advise/read_scaling.h"
+#include "analyzer/advise/worker_bound.h"
 
 namespace gpuwatch::advise {
 
@@ -19,43 +22,37 @@ using attribute::Category;
 using attribute::Group;
 
 constexpr double kLeastInputShare = 0.05;
-constexpr double kWithinBest = 1.01;
 
 constexpr Threshold kThresholds[] = {
     {"data stall", kLeastInputShare, "of the step",
      "below it XProf does not call a job input-bound, and the model error is as large"},
     kLeastGain,
-    {"step time, against that of the best worker count", kWithinBest, "times",
+    {"step time, against that of the best worker count", kWithinBestCount, "times",
      "workers take memory and start-up time, so the smallest count within 1% of the best is proposed"},
     {"workers", kMostWorkers, "workers",
      "with more of them, contention on the result queue, which the replay does not model, matters"},
 };
 
-// The smallest count within 1% of the best, at least 1.
-int best_workers(const RuleInput& input, const predict::LoaderReplayInput& loader) {
-  predict::LoaderSetting setting = loader.setting;
-  int most = std::max(input.most_workers(), setting.workers);
-  std::vector<double> steps_ms;
-  for (setting.workers = 1; setting.workers <= most; ++setting.workers)
-    steps_ms.push_back(expected_step_ms(input, loader, setting));
-  double best = *std::min_element(steps_ms.begin(), steps_ms.end());
-  auto enough =
-      std::find_if(steps_ms.begin(), steps_ms.end(), [&](double ms) { return ms <= best * kWithinBest; });
-  return int(enough - steps_ms.begin()) + 1;
-}
-
 void add_cause_evidence(Finding& finding, const RuleInput& input) {
-  for (Category category : {Category::InputTransform, Category::InputIo, Category::InputCollate,
-                            Category::InputCpuStarved, Category::InputTransfer, Category::InputUnknown})
+  for (Category category :
+       {Category::InputTransform, Category::InputWait, Category::InputIo, Category::InputCollate,
+        Category::InputCpuStarved, Category::InputTransfer, Category::InputUnknown})
     if (input.rank.share(category) >= 0.01) finding.evidence.push_back(share_evidence(input, category));
 }
 
 bool settle(Finding& finding, const RuleInput& input, const predict::LoaderReplayInput& loader,
             const predict::ReplayCheck& check, predict::LoaderSetting setting) {
-  double now = expected_step_ms(input, loader, loader.setting);
-  if (now < expected_step_ms(input, loader, setting) * kLeastSpeedup) return false;
+  const predict::LoaderSetting before = setting_before(input, loader);
+  const double now = expected_step_ms(input, loader, before);
+  const double after = Reads(input, loader).step_ms(setting);
+  if (now < after * kLeastSpeedup) return false;
   finding.prediction = loader_prediction(input, loader, check, setting);
-  if (!finding.prediction) finding.ceiling_speedup = input.now_ms / std::max(input.input_floor_ms(), 1e-6);
+  if (finding.prediction) return true;
+  const int most = worker_bound(input, loader, setting).most;
+  finding.ceiling_speedup =
+      loader_ceiling(input, loader, input.rank.share(Group::Input), std::max(most, setting.workers));
+  if (check.trust() != predict::Trust::kCeilingOnly)
+    finding.ceiling_speedup = std::min(*finding.ceiling_speedup, now / after);
   return true;
 }
 
@@ -81,17 +78,70 @@ void add_evidence(Finding& finding, const RuleInput& input, double lost) {
   finding.evidence.push_back({"CPU available to this job", double(input.process.cpu_count), "cores"});
 }
 
+// What ended the search for a larger count, if it was not that more gains nothing.
+void add_bound(Finding& finding, const RuleInput& input, const predict::LoaderReplayInput& loader,
+               const predict::LoaderSetting& setting) {
+  const double cores = cores_of_rank(input), shm = number_fact(input.process, "shm_bytes");
+  finding.evidence.push_back({"a worker computes", 100 * cpu_share(input, loader), "% of its time"});
+  if (input.ranks_on_host > 1)
+    finding.evidence.push_back(
+        {fmt::format("CPU of each of {} ranks on this machine", input.ranks_on_host), cores, "cores"});
+  if (setting.workers < worker_bound(input, loader, setting).most) return;
+  if (shm > 0) finding.evidence.push_back({"size of /dev/shm", shm / (1 << 20), "MiB"});
+}
+
+// Memory of workers is not recorded: one may become as large as the process that started it.
+void warn_of_memory(Finding& finding, const RuleInput& input, int more_workers) {
+  const auto use = machine_use(input);
+  double largest = 0;
+  for (const model::MachineSample& sample : input.process.machine_samples)
+    largest = std::max(largest, double(sample.rss_bytes));
+  const double wanted = largest * more_workers * input.ranks_on_host;
+  if (!use || use->least_memory_available_bytes <= 0 || wanted <= use->least_memory_available_bytes) return;
+  constexpr double kGib = 1 << 30;
+  finding.evidence.push_back({"memory available", use->least_memory_available_bytes / kGib, "GiB"});
+  finding.evidence.push_back({"memory of the workers to add, at most", wanted / kGib, "GiB"});
+}
+
+// Where the recording does not tell whether storage serves so many readers: what to try first.
+void name_condition(Finding& finding, const RuleInput& input, const predict::LoaderReplayInput& loader,
+                    const predict::LoaderSetting& setting) {
+  const auto reads = Reads(input, loader).outlook(setting);
+  if (finding.prediction || !reads || !reads->is_open()) return;
+  const int readers = std::max(loader.setting.workers, 1), first = std::max(2 * readers, 2);
+  finding.fix.summary +=
+      fmt::format(" if the storage serves {} readers as fast as {}", setting.workers, readers);
+  if (first < setting.workers)
+    finding.fix.summary +=
+        fmt::format(" (try {} first)",
+                    setting_words({LoaderOption::kNumWorkers, first}, input.configured_loader()).setting);
+}
+
+// With the workers that there are: then they are not too few (dataloader-prefetch).
+bool is_as_fast_with_longer_buffer(const RuleInput& input, predict::LoaderSetting before, double after_ms) {
+  constexpr int kMostAhead = 16;  // as in dataloader-prefetch
+  if (before.workers < 1) return false;
+  before.prefetch_factor = most_prefetched(input, before, kMostAhead);
+  return expected_step_ms(input, *input.loader, before) <= after_ms * kWithinBestCount;
+}
+
 std::optional<Finding> framework_loader(const RuleInput& input, double lost) {
   const predict::LoaderReplayInput& loader = *input.loader;
-  predict::LoaderSetting setting = loader.setting;
-  setting.workers = best_workers(input, loader);
-  if (setting.workers <= loader.setting.workers) return std::nullopt;
+  predict::LoaderSetting setting = setting_before(input, loader);
+  const int before = setting.workers;
+  setting.workers = best_workers(input, loader, setting);
+  if (setting.workers <= before) return std::nullopt;
+  const double after_ms = Reads(input, loader).step_ms(setting);
+  if (is_as_fast_with_longer_buffer(input, setting_before(input, loader), after_ms)) return std::nullopt;
 
   Finding finding = make_finding(kDataloaderWorkers, input, lost);
   finding.title = workers_title(input, loader.setting.workers, lost);
   add_evidence(finding, input, lost);
+  add_bound(finding, input, loader, setting);
+  warn_of_memory(finding, input, setting.workers - before);
   propose(finding, input, {LoaderOption::kNumWorkers, setting.workers});
   if (!settle(finding, input, loader, input.loader_check, setting)) return std::nullopt;
+  name_condition(finding, input, loader, setting);
   return finding;
 }
 
@@ -104,7 +154,7 @@ std::optional<Finding> program_threads(const RuleInput& input, double lost) {
   int now = setting.workers;
   double without_wait_ms = std::max(input.input_floor_ms(), 1e-3);
   setting.workers = std::min(int(std::ceil(producers.service_ms / without_wait_ms)),
-                             std::max(input.most_workers(), best_workers(input, producers.loader)));
+                             worker_bound(input, producers.loader, setting).most);
   if (setting.workers <= now) return std::nullopt;
 
   Finding finding = make_finding(kDataloaderWorkers, input, lost);
@@ -140,10 +190,14 @@ const Rule kDataloaderWorkers{
     "Training waits for a batch while the worker that makes it is busy, and the simulated replay with more "
     "workers is faster on the CPU cores that the job gets. In programs that load data with threads instead "
     "of a DataLoader: those threads are busy all the time while the training thread waits.",
-    "Set `num_workers=N`. The report gives the smallest N within 1% of the best predicted one, at most the "
-    "CPU cores of the machine divided by its ranks. For loader threads: as many as can prepare a step's "
+    "Set `num_workers=N`. The report gives the smallest N within 1% of the best predicted one, at most as "
+    "many as the CPU cores of the machine, divided by its ranks, can run (workers that sleep or wait for "
+    "storage need little of a core; PyTorch warns of more workers than cores all the same) and /dev/shm has "
+    "room for. Whether storage serves more readers as fast is only "
+    "predicted where the recording tells. For loader threads: as many as can prepare a step's "
     "data within a step.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::Bottleneck::Input};
 
 }  // namespace gpuwatch::advise

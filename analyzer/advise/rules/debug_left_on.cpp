@@ -23,24 +23,79 @@ struct DebugSetting {
   Needs needs;
   const char* cost;
   const char* fix;
+  std::initializer_list<attribute::Bottleneck> distorts;
 };
 
-constexpr DebugSetting kSettings[] = {
-    {"CUDA_LAUNCH_BLOCKING", "*", Needs::kDevice, "every kernel launch waits for its kernel",
-     "unset CUDA_LAUNCH_BLOCKING"},
-    {"anomaly_mode", "on", Needs::kNothing, "autograd keeps a stack for each operation and looks for NaN",
-     "call torch.autograd.set_detect_anomaly(False)"},
-    {"profiler", "on", Needs::kNothing, "every operation is traced",
-     "run without the profiler or give it a schedule"},
-    {"TORCH_DISTRIBUTED_DEBUG", "DETAIL", Needs::kNothing, "every collective is checked across ranks first",
-     "unset TORCH_DISTRIBUTED_DEBUG"},
-    {"NCCL_DEBUG", "TRACE", Needs::kCommunication, "every NCCL call is logged", "set NCCL_DEBUG=WARN"},
-    {"NCCL_DEBUG_SUBSYS", "ALL", Needs::kCommunication, "every NCCL call is logged",
-     "unset NCCL_DEBUG_SUBSYS"},
-    {"PYTHONDEVMODE", "*", Needs::kNothing, "Python checks each allocation", "unset PYTHONDEVMODE"},
-    {"PYTHONTRACEMALLOC", "*", Needs::kNothing, "Python keeps a stack for each allocation",
-     "unset PYTHONTRACEMALLOC"},
-    {"PYTHONMALLOC", "debug", Needs::kNothing, "Python checks each allocation", "unset PYTHONMALLOC"},
+constexpr auto kHost = attribute::Bottleneck::Host, kInput = attribute::Bottleneck::Input,
+               kCommunication = attribute::Bottleneck::Communication;
+
+const DebugSetting kSettings[] = {
+    {"CUDA_LAUNCH_BLOCKING",
+     "*",
+     Needs::kDevice,
+     "every kernel launch waits for its kernel",
+     "unset CUDA_LAUNCH_BLOCKING",
+     {kHost}},
+    {"anomaly_mode",
+     "on",
+     Needs::kNothing,
+     "autograd keeps a stack for each operation and looks for NaN",
+     "call torch.autograd.set_detect_anomaly(False)",
+     {kHost}},
+    {"profiler",
+     "on",
+     Needs::kNothing,
+     "every operation is traced",
+     "run without the profiler or give it a schedule",
+     {kHost}},
+    {"TORCH_DISTRIBUTED_DEBUG",
+     "DETAIL",
+     Needs::kNothing,
+     "every collective is checked across ranks first",
+     "unset TORCH_DISTRIBUTED_DEBUG",
+     {kHost, kCommunication}},
+    {"NCCL_DEBUG",
+     "TRACE",
+     Needs::kCommunication,
+     "every NCCL call is logged",
+     "set NCCL_DEBUG=WARN",
+     {kCommunication}},
+    {"NCCL_DEBUG_SUBSYS",
+     "ALL",
+     Needs::kCommunication,
+     "every NCCL call is logged",
+     "unset NCCL_DEBUG_SUBSYS",
+     {kCommunication}},
+    {"deterministic_algorithms",
+     "on",
+     Needs::kDevice,
+     "deterministic kernels are slower, and some operations wait for the GPU",
+     "call torch.use_deterministic_algorithms(False)",
+     {kHost}},
+    {"TORCH_SHOW_CPP_STACKTRACES",
+     "*",
+     Needs::kNothing,
+     "PyTorch unwinds the stack at each error and warning",
+     "unset TORCH_SHOW_CPP_STACKTRACES",
+     {}},
+    {"PYTHONDEVMODE",
+     "*",
+     Needs::kNothing,
+     "Python checks each allocation",
+     "unset PYTHONDEVMODE",
+     {kHost, kInput}},
+    {"PYTHONTRACEMALLOC",
+     "*",
+     Needs::kNothing,
+     "Python keeps a stack for each allocation",
+     "unset PYTHONTRACEMALLOC",
+     {kHost, kInput}},
+    {"PYTHONMALLOC",
+     "debug",
+     Needs::kNothing,
+     "Python checks each allocation",
+     "unset PYTHONMALLOC",
+     {kHost, kInput}},
 };
 
 bool is_on(const DebugSetting& it, std::string_view value) {
@@ -97,6 +152,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     settings += fmt::format("{}{} ({})", settings.empty() ? "" : ", ", set, it.cost);
     fixes += fmt::format("{}{}", fixes.empty() ? "" : ", ", it.fix);
     finding.evidence.push_back({set + " in", 1, "process"});
+    finding.distorts.insert(finding.distorts.end(), it.distorts.begin(), it.distorts.end());
   }
   if (first.empty()) return std::nullopt;
   finding.title = "Debugging left on: " + settings;
@@ -117,14 +173,17 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kDebugLeftOn{
     "debug-left-on",
     "A setting that is meant for debugging slows the run: `CUDA_LAUNCH_BLOCKING`, autograd's anomaly mode, "
-    "a running profiler, `TORCH_DISTRIBUTED_DEBUG=DETAIL`, `NCCL_DEBUG=TRACE`, Python's development mode or "
-    "tracemalloc.",
+    "a running profiler, deterministic algorithms, `TORCH_SHOW_CPP_STACKTRACES`, "
+    "`TORCH_DISTRIBUTED_DEBUG=DETAIL`, `NCCL_DEBUG=TRACE`, Python's development mode or tracemalloc.",
     "The value of the environment variable, or what PyTorch reports at an optimizer step. A single "
-    "recording does not show what the setting costs. Only `CUDA_LAUNCH_BLOCKING` gets an upper bound: the "
+    "recording does not show what the setting costs: findings about the time that it lengthens, such as "
+    "`sync-per-step` and `host-work`, come after it. Only `CUDA_LAUNCH_BLOCKING` gets an upper bound: the "
     "time that the GPU idles.",
     "Unset the variable, or switch the debugging feature off.",
     {},
     evaluate,
+    attribute::CategorySet(attribute::Bottleneck::Host) |
+        attribute::CategorySet{attribute::Category::Compute},
     true};
 
 }  // namespace gpuwatch::advise

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/location.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/model/phases.h"
 
@@ -41,11 +42,38 @@ const model::Loader* evaluation_loader(const RuleInput& input, const std::vector
   return nullptr;
 }
 
+// Where the model is told to evaluate, of the first evaluation in which it is.
+std::string where_it_begins(const RuleInput& input, const std::vector<model::Phase>& phases) {
+  const model::Thread& thread = input.process.threads[input.process.training_thread];
+  for (uint32_t i = 0; i < thread.calls.size(); ++i) {
+    const model::HostCall& call = thread.calls[i];
+    if (call.operation >= input.run.operations.size() ||
+        input.run.operations[call.operation].name != model::kModuleEval)
+      continue;
+    const bool is_in_evaluation = std::any_of(phases.begin(), phases.end(), [&](const model::Phase& phase) {
+      return phase.kind == model::PhaseKind::kEvaluation && call.begin >= phase.time.begin &&
+             call.begin < phase.time.end;
+    });
+    if (is_in_evaluation) return call_location(input.run, input.process, input.process.training_thread, i);
+  }
+  return "";
+}
+
+// Training and evaluation, without what was neither: a notebook's user may have been away for an hour.
+double trained_s(const model::StepSeries& series, const std::vector<model::Phase>& phases) {
+  const model::TimeSpan span = model::training_span(series, phases);
+  model::Ns trained = span.length();
+  for (const model::Pause& pause : series.pauses)
+    trained -=
+        std::max<model::Ns>(0, std::min(pause.time.end, span.end) - std::max(pause.time.begin, span.begin));
+  return double(trained) / 1e9;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (input.process.training_thread >= input.process.threads.size()) return std::nullopt;
   const auto phases = model::find_phases(input.process, input.rank.series);
   const double evaluation_s = double(model::total(phases, model::PhaseKind::kEvaluation)) / 1e9;
-  const double run_s = double(model::training_span(input.rank.series, phases).length()) / 1e9;
+  const double run_s = trained_s(input.rank.series, phases);
   if (run_s <= 0 || evaluation_s < kLeastShare * run_s) return std::nullopt;
   const double share = std::min(evaluation_s / run_s, 0.99);
   const size_t count = size_t(std::count_if(phases.begin(), phases.end(), [](const model::Phase& phase) {
@@ -67,6 +95,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       "Evaluate {}x less often, on fewer samples, or with a larger batch under torch.inference_mode()",
       factor);
   if (const model::Loader* loader = evaluation_loader(input, phases)) finding.fix.location = loader->location;
+  if (finding.fix.location.empty()) finding.fix.location = where_it_begins(input, phases);
   finding.ceiling_speedup = 1 / (1 - share);
   return finding;
 }
@@ -76,11 +105,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kEvaluationShare{
     "evaluation-share",
     "Evaluation takes a large part of the run.",
-    "Between training steps, the job reads a DataLoader that training does not use, without optimizer "
-    "steps. All other numbers of the report are about training steps and do not include evaluation.",
+    "Between training steps, the job reads a DataLoader that training does not use, or calls the model's "
+    "eval(), without optimizer steps. All other numbers of the report are about training steps and do not "
+    "include evaluation.",
     "Evaluate less often, on fewer samples, with a larger batch or without gradients. The upper bound is "
     "for the whole run, not for a step.",
     kThresholds,
-    evaluate};
+    evaluate,
+    {attribute::Category::Phase}};
 
 }  // namespace gpuwatch::advise

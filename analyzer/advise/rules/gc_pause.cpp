@@ -53,6 +53,7 @@ const Rule kGcPause{
     "`gc.collect(); gc.freeze()` after set-up, so that long-lived objects are not scanned again, and no "
     "`gc.collect()` in the loop. Or `gc.disable()` with one `gc.collect()` every 1000 steps.",
     kThresholds,
-    evaluate};
+    evaluate,
+    {attribute::Category::Gc}};
 
 }  // namespace gpuwatch::advise

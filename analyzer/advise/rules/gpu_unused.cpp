@@ -57,6 +57,7 @@ const Rule kGpuUnused{"gpu-unused",
                       "Depends on the reason: install a CUDA build of the framework, unset "
                       "`CUDA_VISIBLE_DEVICES`, or add the missing `.to(\"cuda\")`.",
                       {},
-                      evaluate};
+                      evaluate,
+                      {attribute::Category::Compute}};
 
 }  // namespace gpuwatch::advise

@@ -114,6 +114,7 @@ const Rule kHang{
     "Look at the named rank and call. `py-spy dump --pid PID` prints its Python stack.",
     kThresholds,
     evaluate,
+    {},
     true};
 
 }  // namespace gpuwatch::advise

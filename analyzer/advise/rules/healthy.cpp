@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/input_seen.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -24,6 +25,7 @@ constexpr Threshold kThresholds[] = {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const attribute::RankAttribution& rank = input.rank;
+  if (!is_input_seen(input.process, rank)) return std::nullopt;
   const double unobserved = rank.share(Bottleneck::Unobserved) + rank.share(Category::Unknown);
   const double losses[] = {rank.share(Bottleneck::Input), rank.share(Bottleneck::Host),
                            rank.share(Bottleneck::Copy), rank.share(Bottleneck::Communication), unobserved};
@@ -32,7 +34,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   Finding finding = make_finding(kHealthy, input, 0);
   finding.severity = Severity::kInfo;
   const double busy = rank.share(Group::DeviceBusy);
-  finding.ceiling_speedup = busy > 0 ? 1 / busy : 1;
+  finding.ceiling_speedup = busy > 0 ? (1 - rank.share(Bottleneck::Machine)) / busy : 1;
   finding.title =
       fmt::format("Healthy: nothing to gain in data loading, copies or on the host (up to {:.2f}x)",
                   *finding.ceiling_speedup);

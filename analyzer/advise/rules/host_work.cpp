@@ -5,8 +5,10 @@
 #include <vector>
 
 #include "analyzer/advise/host_calls.h"
+#include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/reported_ranges.h"
+#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 
@@ -19,14 +21,17 @@ using trace::OpClass;
 
 constexpr double kLeastShare = 0.05;
 constexpr double kLeastSteps = 0.5;
-constexpr double kLongGapNs = 1e6;
 
 constexpr Threshold kThresholds[] = {
     {"host work (on a CPU job: sleeping and waiting)", kLeastShare, "of the step", "XProf's lower band"},
     {"steps that contain such work", kLeastSteps, "of the steps",
      "work in fewer steps is evaluation, logging or a checkpoint"},
-    {"time without a CUDA call", kLongGapNs / 1e6, "ms",
-     "a framework takes 5 to 50 us between launches, an optimizer's Python loop 0.1 ms (`launch-bound`)"},
+    {"time without a CUDA call at one place, against the median before a launch", kStandsOut, "times",
+     "a framework is about as long before each of its launches (`launch-bound`)"},
+    {"that time: at least", kShortOwnWorkNs / 1e6, "ms",
+     "a framework takes 5 to 50 us between launches, an optimizer's Python loop 0.1 ms; with fewer than 20 "
+     "launches a step and no CUDA graph there is no framework"},
+    {"that time: always from", kLongDispatchNs / 1e6, "ms", "no framework takes as long"},
 };
 
 struct HostWork {
@@ -36,25 +41,15 @@ struct HostWork {
   uint32_t call = model::kNone;  // the CUDA call after the longest piece of it
 };
 
-// Covered by other rules: saving, logging, garbage collection, reading.
-bool has_own_rule(const model::HostCall& call) {
-  const OpClass op_class = call.op_class;
-  const bool reads_file = reads_input(op_class) && op_class != OpClass::Receive;
-  return reads_file || writes_output(op_class) || op_class == OpClass::Checkpoint ||
-         op_class == OpClass::GarbageCollection;
-}
-
-// Long gaps between two CUDA calls of the training thread, less what other rules cover.
-HostWork find_host_work(const RuleInput& input) {
+HostWork find_host_work(const RuleInput& input, const HostGaps& gaps) {
   HostWork work{*input.assumed_streams};
   std::vector<predict::HostEvent>& events = work.without.events;
-  const std::vector<double> other = ns_before_events(input, events, training_calls(input, has_own_rule));
   double longest = 0;
   uint32_t last_step = model::kNone;
   for (size_t i = 0; i < events.size(); ++i) {
     predict::HostEvent& event = events[i];
-    const double work_ns = event.gap_ns - other[i];
-    if (event.thread != input.process.training_thread || work_ns < kLongGapNs) continue;
+    const double work_ns = std::min(event.gap_ns, gaps.own_ns()[i]);
+    if (work_ns <= 0) continue;
     event.gap_ns -= work_ns;
     work.ns += work_ns;
     work.steps += event.step != last_step;
@@ -92,8 +87,24 @@ bool would_be_hidden(const RuleInput& input, const HostWork& work) {
   return predict::replay(running).step_ms <= predict::replay(work.without).step_ms * kLeastSpeedup;
 }
 
-std::optional<Finding> on_device(const RuleInput& input, double share) {
-  HostWork work = find_host_work(input);
+bool is_waiting(const model::HostCall& call) {
+  return pauses(call.op_class);
+}
+
+// The place is the wait's own: the CUDA call after it may be anywhere.
+void describe_waiting(Finding& finding, const RuleInput& input, const HostCalls& waits, double ms) {
+  finding.title =
+      fmt::format("Host work: the training thread sleeps or waits for a child process {:.3g} ms a step", ms);
+  finding.fix.summary = "Move the wait off the training thread, or do it every 50 steps";
+  if (waits.call != model::kNone)
+    finding.fix.location = call_location(input.run, input.process, input.process.training_thread, waits.call);
+}
+
+std::optional<Finding> on_device(const RuleInput& input) {
+  const HostGaps gaps(input);
+  const double share = gaps.own_share();
+  if (share < kLeastShare) return std::nullopt;
+  HostWork work = find_host_work(input, gaps);
   if (double(work.steps) < kLeastSteps * double(input.rank.steps.size())) return std::nullopt;
   if (would_be_hidden(input, work)) return std::nullopt;
   const double steps = double(input.rank.steps.size()), ms = work.ns / steps / 1e6;
@@ -103,36 +114,36 @@ std::optional<Finding> on_device(const RuleInput& input, double share) {
   finding.evidence = {{"GPU idle while the script runs", 100 * share, "% of the step"},
                       {"such work occurs in", 100 * double(work.steps) / steps, "% of the steps"},
                       {"script between CUDA calls", ms, "ms a step"}};
-  add_reported_range(finding, input, time_of(input, Category::HostCompute));
-  finding.prediction = stream_prediction(input, work.without);
-  if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(share, 0.99));
+  const std::vector<model::TimeSpan> time = time_of(input, Category::HostCompute);
+  add_reported_range(finding, input, time);
+  if (const auto seen = model::main_training_function(input.run, input.process, time))
+    finding.fix.location = seen->frame.location();
+  if (input.rank.share(Category::HostWait) > input.rank.share(Category::HostCompute))
+    describe_waiting(finding, input, training_calls(input, is_waiting), ms);
+  settle_with(finding, input, std::move(work.without), share);
   return finding;
 }
 
 // On a CPU job the script's work cannot be separated from the model's compute, but sleeping (a simulated
 // environment, polling, rate limits) can.
 std::optional<Finding> on_cpu(const RuleInput& input) {
-  const HostCalls calls =
-      training_calls(input, [](const model::HostCall& call) { return pauses(call.op_class); });
+  const HostCalls calls = training_calls(input, is_waiting);
   const double share = calls.share(input);
   if (share < kLeastShare || double(calls.steps) < kLeastSteps * double(input.rank.steps.size()))
     return std::nullopt;
   const double steps = double(input.rank.steps.size()), ms = calls.total_ns / steps / 1e6;
   Finding finding = describe(input, share, calls.call);
-  finding.title =
-      fmt::format("Host work: the training thread sleeps or waits for a child process {:.3g} ms a step", ms);
+  describe_waiting(finding, input, calls, ms);
   finding.evidence = {{"sleeping or waiting for a child process", 100 * share, "% of the step"},
                       {"such a wait occurs in", 100 * double(calls.steps) / steps, "% of the steps"},
                       {"sleeping or waiting", ms, "ms a step"}};
-  finding.fix.summary = "Move the wait off the training thread, or do it every 50 steps";
   add_reported_range(finding, input, intervals_of(input, calls));
   settle_without(finding, input, calls);
   return finding;
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
-  const double share = input.rank.share(Category::HostCompute);
-  if (input.device && input.streams) return share >= kLeastShare ? on_device(input, share) : std::nullopt;
+  if (input.device && input.streams) return on_device(input);
   return input.device_hidden() ? std::nullopt : on_cpu(input);
 }
 
@@ -142,13 +153,15 @@ const Rule kHostWork{
     "host-work",
     "The script works on the thread that launches kernels: metrics, tokenization, a CPU optimizer, "
     "environment steps, augmentation.",
-    "The GPU is idle and the training thread makes no CUDA call for a millisecond or more at the same place "
-    "in most steps. Launches close together are `launch-bound`; work that the launch queue would hide if the "
+    "The GPU is idle and the training thread makes no CUDA call at the same place in most steps, for longer "
+    "than before its other launches. Launches at even distances are `launch-bound`; work that the launch "
+    "queue would hide if the "
     "host did not wait for the GPU is `sync-per-step`. On a CPU job the script's work cannot be separated "
     "from the model's compute, so only sleeping and waiting for child processes are found.",
     "Move it to DataLoader workers or to the GPU, or run it every N steps, at the named line. CUDA graphs do "
     "not help.",
     kThresholds,
-    evaluate};
+    evaluate,
+    {attribute::Category::HostCompute, attribute::Category::HostWait, attribute::Category::LaunchDispatch}};
 
 }  // namespace gpuwatch::advise

@@ -75,6 +75,7 @@ const Rule kInputCacheable{
     "Load the data once and keep it: in the dataset before the workers start (forked workers share it), in "
     "/dev/shm, or memory-mapped.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::Bottleneck::Input};
 
 }  // namespace gpuwatch::advise

@@ -3,8 +3,10 @@
 
 #include <algorithm>
 
-#include "analyzer/advise/rule.h"
+#include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/worker_bound.h"
 #include "analyzer/model/stacks.h"
+#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 
@@ -32,22 +34,39 @@ bool is_most_of_the_stall(const attribute::RankAttribution& rank) {
   return transforms >= kLeastOfWait * rank.share(attribute::Group::Input);
 }
 
-// Names the function that most stack samples of the workers are in; without enough of them, __getitem__.
+void name_function(Finding& finding, const char* whose, const model::SeenFunction& worst) {
+  if (!model::is_users(worst.frame)) return;
+  finding.evidence.push_back(
+      {fmt::format("{} time in {} ({})", whose, worst.frame.function, worst.frame.location()),
+       100 * worst.share, "% of the stack samples"});
+  finding.fix.location = worst.frame.location();
+}
+
+// Names the function that most stack samples are in, of the workers or, without any, of the training thread
+// that does their work; without enough of them, __getitem__.
 void name_worst_function(Finding& finding, const RuleInput& input) {
   const model::Loader* configured = input.configured_loader();
   if (!configured) return;
+  const auto in_fetches = model::training_functions(
+      input.run, input.process, attribute::times_of(input.rank, attribute::Category::InputTransform));
+  if (input.loader->setting.workers == 0 && !in_fetches.empty())
+    return name_function(finding, "data loading", in_fetches.front());
   const auto loader = uint32_t(configured - input.process.loaders.data());
   const model::WorkerActivity activity = model::worker_activity(input.run, input.process, loader);
   if (activity.stack_samples < kLeastSamples) {
     if (const auto code = model::sample_code(*configured)) finding.fix.location = code->location();
     return;
   }
-  const model::WorkerFunction& worst = activity.functions.front();
-  if (!model::is_users(worst.frame)) return;
-  finding.evidence.push_back(
-      {fmt::format("worker time in {} ({})", worst.frame.function, worst.frame.location()), 100 * worst.share,
-       "% of the stack samples"});
-  finding.fix.location = worst.frame.location();
+  name_function(finding, "worker", activity.functions.front());
+}
+
+// Then they come first, and what they leave is this rule's.
+bool do_more_workers_help(const RuleInput& input) {
+  const predict::LoaderSetting before = setting_before(input, *input.loader);
+  predict::LoaderSetting more = before;
+  more.workers = best_workers(input, *input.loader, before);
+  return more.workers > before.workers && expected_step_ms(input, *input.loader, before) >=
+                                              kLeastSpeedup * expected_step_ms(input, *input.loader, more);
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -62,13 +81,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   }
   if (service <= 0 || cpu / service < kLeastCpuShare || !is_most_of_the_stall(input.rank))
     return std::nullopt;
-  predict::LoaderSetting setting = input.loader->setting;
-  setting.workers = std::max(setting.workers, input.most_workers());
+  predict::LoaderSetting setting = setting_before(input, *input.loader);
+  setting.workers = std::max({setting.workers, int(cores_of_rank(input)), 1});
   predict::LoaderReplay all_cores = predict::replay(*input.loader, setting);
   double step = std::max(all_cores.step_ms, input.device_floor_ms());
   double left = step > 0 ? all_cores.wait_ms / step : 0;
   left = std::min(left, input.rank.share(attribute::Group::Input));
-  if (left < kLeastLeftWait) return std::nullopt;
+  if (left < kLeastLeftWait || do_more_workers_help(input)) return std::nullopt;
 
   Finding finding = make_finding(kInputDecode, input, left);
   finding.severity = Severity::kMinor;
@@ -85,7 +104,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
   name_worst_function(finding, input);
-  finding.ceiling_speedup = std::max(1.0, input.now_ms / std::max(input.input_floor_ms(), 1e-6));
+  finding.ceiling_speedup = ceiling_without(input, input.rank.share(attribute::Group::Input));
   return finding;
 }
 
@@ -98,6 +117,7 @@ const Rule kInputDecode{
     "Cheaper, cached or precomputed transforms, source files of the size that training uses, or transforms "
     "on the GPU.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::Bottleneck::Input};
 
 }  // namespace gpuwatch::advise

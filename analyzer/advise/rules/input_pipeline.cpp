@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
 
@@ -60,7 +61,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.fix.change = NamedChange{std::string(advice->setting), std::string(advice->value)};
   finding.fix.snippet = advice->snippet;
   finding.fix.location = loader->location;
-  finding.ceiling_speedup = std::max(1.0, input.now_ms / std::max(input.input_floor_ms(), 1e-6));
+  finding.ceiling_speedup = ceiling_without(input, lost);
   return finding;
 }
 
@@ -76,6 +77,7 @@ const Rule kInputPipeline{
     "`.prefetch(tf.data.AUTOTUNE)`, `.cache()`, `PyDataset(workers=, use_multiprocessing=True)`, "
     "`prefetch_batches=`. Only an upper bound of the gain is known.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::Bottleneck::Input};
 
 }  // namespace gpuwatch::advise

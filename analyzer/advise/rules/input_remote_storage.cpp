@@ -80,6 +80,7 @@ const Rule kInputRemoteStorage{
     "the measured throughput), add a cache, or keep storage and job in the same zone. Under WSL and in "
     "virtual machines: use the system's own file system.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::Bottleneck::Input};
 
 }  // namespace gpuwatch::advise

@@ -62,6 +62,7 @@ const Rule kInputSmallFiles{
     "Pack the samples into shards that are read sequentially (WebDataset, TFRecord, LMDB, MosaicML "
     "streaming). The finding says how many files go into a shard.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::Bottleneck::Input};
 
 }  // namespace gpuwatch::advise

@@ -3,8 +3,11 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/attribute/device_work.h"
 #include "analyzer/model/quantile.h"
 
 namespace gpuwatch::advise {
@@ -15,10 +18,9 @@ namespace {
 
 using attribute::Category;
 
-constexpr double kLeastShare = 0.15;
-constexpr double kLeastLaunches = 20;
-constexpr double kDispatchNs = 100e3;
-constexpr double kRecurs = 0.5;
+constexpr double kLeastShare = 0.05;
+constexpr double kLeastLaunches = 4;
+constexpr double kMeasuredDispatchNs = 100e3;
 constexpr double kGraphKernelGapNs = 1e3;
 // Host overhead of a step whose forward and backward are compiled with mode="reduce-overhead" (guards, CUDA
 // graph trees, gradient accumulation), in mean launches of the same model before. Measured with PyTorch 2.13
@@ -26,15 +28,19 @@ constexpr double kGraphKernelGapNs = 1e3;
 // a step, three times each, on a machine of varying speed: 30 to 33, 29 to 52, 37 to 46, 54 to 68, 61 to 84
 // and 62 to 129 launches. These two constants give 36, 37, 50, 54, 59 and 84.
 constexpr double kCompiledLaunches = 30, kCompiledShare = 0.15;
+constexpr double kWidestRange = 1.5;
 constexpr double kLeastOfKept = 0.5, kMostOfKept = 1.5;
 
 constexpr Threshold kThresholds[] = {
     {"GPU idle while the host launches kernels", kLeastShare, "of the step",
-     "XProf's upper band for kernel launches (3% and 15%)"},
-    {"kernel launches", kLeastLaunches, "a step", "a CUDA graph of fewer gains nothing"},
-    {"host time between two launches that a CUDA graph removes", kDispatchNs, "ns",
-     "framework overhead is 5 to 50 us a launch; longer is the script's own work (`host-work`), which a "
-     "graph keeps"},
+     "between XProf's bands for kernel launches (3% and 15%)"},
+    {"kernel launches", kLeastLaunches, "a step", "launching a CUDA graph takes as long as two or three"},
+    {"host time before a launch, against the median of all", kStandsOut, "times",
+     "longer is the script's own work (`host-work`), which a graph keeps"},
+    {"host time before a launch that is never the script's", kShortOwnWorkNs, "ns",
+     "framework overhead is 5 to 50 us a launch"},
+    {"median host time before a launch, for a prediction of torch.compile: at most", kMeasuredDispatchNs,
+     "ns", "no model with more (hooks, FSDP, deep module trees) was measured; beyond it, an upper bound"},
     {"longer host time that is the script's own work", kRecurs, "of the steps",
      "the script's work recurs before the same launch in each step; losing the CPU core delays any launch"},
     {"gap between kernels of a CUDA graph", kGraphKernelGapNs, "ns",
@@ -43,6 +49,8 @@ constexpr Threshold kThresholds[] = {
      "measured with six models and PyTorch 2.13"},
     {"host overhead left by torch.compile, growing part", kCompiledShare, "of the launch time",
      "same measurement; the interval spans 0.5x to 1.5x the sum of both parts"},
+    {"range of a prediction", kWidestRange, "times its value",
+     "the overhead of torch.compile alone makes it as wide as its value; beyond it, an upper bound"},
     kLeastGain,
 };
 
@@ -51,7 +59,10 @@ constexpr Threshold kThresholds[] = {
 // remains, and the overhead of torch.compile.
 class Captured {
  public:
-  Captured(const RuleInput& input, bool by_compiler) : input_(input), by_compiler_(by_compiler) {}
+  Captured(const RuleInput& input, const HostGaps& gaps, bool by_compiler)
+      : input_(input), gaps_(gaps), by_compiler_(by_compiler) {}
+
+  predict::StreamReplayInput expected() const { return captured(1, kRecurs, kGraphKernelGapNs); }
 
   bool is_worth_it() const {
     return input_.assumed_step_ms >= predict::replay(expected()).step_ms * kLeastSpeedup;
@@ -66,15 +77,15 @@ class Captured {
     result->value.high = std::max(result->value.high, high->value.high);
     result->speedup.high = std::max(result->speedup.high, low->speedup.high);
     result->speedup.low = std::min(result->speedup.low, high->speedup.low);
+    // Of a disturbed host, a range much wider than the value says nothing.
+    if (result->value.high - result->value.low > kWidestRange * result->value.expected) return std::nullopt;
     return result;
   }
 
  private:
-  predict::StreamReplayInput expected() const { return captured(1, kRecurs, kGraphKernelGapNs); }
-
   predict::StreamReplayInput captured(double of_kept, double recurs, double gap_ns) const {
     predict::Capture capture{
-        .longest_gap_ns = kDispatchNs, .recurring_share = recurs, .kernel_gap_ns = gap_ns};
+        .longest_gap_ns = gaps_.longest_dispatch_ns(), .recurring_share = recurs, .kernel_gap_ns = gap_ns};
     if (by_compiler_) {
       capture.with_optimizer = false;
       capture.kept_launches = kCompiledLaunches * of_kept;
@@ -86,6 +97,7 @@ class Captured {
   }
 
   const RuleInput& input_;
+  const HostGaps& gaps_;
   const bool by_compiler_;
 };
 
@@ -145,14 +157,63 @@ void name_graph(Finding& finding, bool is_torch) {
         "back)");
 }
 
+// A step of CUDA graphs has few launches to save: what the host does for each is the same for any batch.
+Finding of_graphs(const RuleInput& input, const HostGaps& gaps, double lost) {
+  Finding finding = make_finding(kLaunchBound, input, lost);
+  finding.title = fmt::format(
+      "Launch-bound: the GPU idles {:.0f}% of each step between CUDA graphs, while the host prepares the "
+      "next",
+      100 * lost);
+  finding.evidence = {{"kernel launches outside of graphs", gaps.launches_a_step(), "a step"},
+                      share_evidence(input, Category::LaunchApi),
+                      share_evidence(input, Category::LaunchDispatch),
+                      share_evidence(input, Category::DeviceLaunchGap)};
+  const model::Loader* loader = input.configured_loader();
+  const double batch = loader && loader->batch_size > 0 ? loader->batch_size : 0;
+  finding.fix.change = StreamChange{StreamEdit::kScaleBatch, "batch_size",
+                                    batch > 0 ? fmt::format("{:.0f}", 2 * batch) : "x2"};
+  finding.fix.summary = batch > 0 ? fmt::format("Set batch_size={:.0f}", 2 * batch) : "Use a larger batch";
+  finding.fix.summary += " (the host's work for a CUDA graph does not grow) and retune the learning rate";
+  if (gaps.launches_a_step() >= kFewLaunches && input.process.facts.contains("torch"))
+    finding.fix.summary += ", or use a fused optimizer (fused=True)";
+  if (loader) finding.fix.location = loader->location;
+  finding.is_conditional = true;
+  finding.ceiling_speedup = ceiling_without(input, lost);
+  return finding;
+}
+
+void predict_gain(Finding& finding, const RuleInput& input, const HostGaps& gaps) {
+  const Captured graph(input, gaps, false), compiler(input, gaps, true);
+  const bool is_torch = input.process.facts.contains("torch");
+  const bool is_measured = !is_torch || gaps.median_dispatch_ns() <= kMeasuredDispatchNs;
+  const auto by_graph = is_measured ? graph.prediction() : std::nullopt;
+  const auto by_compiler = is_torch && is_measured && !gaps.has_graphs() && compiler.is_worth_it()
+                               ? compiler.prediction()
+                               : std::nullopt;
+  // Name torch.compile only if it certainly gains, or if no graph can be predicted.
+  const bool names_compiler =
+      by_compiler ? by_compiler->speedup.low >= 1 : is_torch && !by_graph && !gaps.has_graphs();
+  finding.prediction = names_compiler ? by_compiler : by_graph;
+  if (names_compiler)
+    name_compiler(finding, by_graph);
+  else
+    name_graph(finding, is_torch);
+  predict::StreamReplayInput captured = names_compiler ? compiler.expected() : graph.expected();
+  if (!finding.prediction)
+    finding.ceiling_speedup = ceiling_without(input, finding.lost_share);
+  else
+    finding.timeline = std::make_shared<const predict::StreamReplayInput>(std::move(captured));
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
-  const double lost = input.rank.share(Category::LaunchApi) + input.rank.share(Category::LaunchDispatch) +
-                      input.rank.share(Category::DeviceLaunchGap);
-  if (!input.streams || lost < kLeastShare) return std::nullopt;
+  if (!input.streams) return std::nullopt;
+  const HostGaps gaps(input);
+  const double lost = gaps.launch_share();
+  if (lost < kLeastShare) return std::nullopt;
+  if (gaps.launches_graphs()) return of_graphs(input, gaps, lost);
   const Launches launches = launches_of(input);
   if (launches.a_step < kLeastLaunches) return std::nullopt;
-  const Captured graph(input, false), compiler(input, true);
-  if (!graph.is_worth_it()) return std::nullopt;
+  if (!Captured(input, gaps, false).is_worth_it()) return std::nullopt;
 
   Finding finding = make_finding(kLaunchBound, input, lost);
   finding.title =
@@ -160,22 +221,16 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                   100 * lost, launches.a_step);
   finding.evidence = {{"kernel launches", launches.a_step, "a step"},
                       {"median kernel duration", launches.median_kernel_ns / 1e3, "us"},
+                      {"median host time before a launch", gaps.median_dispatch_ns() / 1e3, "us"},
                       share_evidence(input, Category::LaunchApi),
                       share_evidence(input, Category::LaunchDispatch),
                       share_evidence(input, Category::DeviceLaunchGap)};
+  if (const auto queue = attribute::launch_queue(input.run, input.rank))
+    finding.evidence.push_back(
+        {"kernels that the GPU was waiting for", 100 * queue->empty_share, "% of launches"});
   finding.fix.location =
       call_location(input.run, input.process, launches.first->thread, launches.first->call);
-  const bool is_torch = input.process.facts.contains("torch");
-  const auto by_graph = graph.prediction();
-  const auto by_compiler = is_torch && compiler.is_worth_it() ? compiler.prediction() : std::nullopt;
-  // Name torch.compile only if it certainly gains, or if no graph can be predicted.
-  const bool names_compiler = by_compiler ? by_compiler->speedup.low >= 1 : is_torch && !by_graph;
-  finding.prediction = names_compiler ? by_compiler : by_graph;
-  if (names_compiler)
-    name_compiler(finding, by_graph);
-  else
-    name_graph(finding, is_torch);
-  if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
+  predict_gain(finding, input, gaps);
   return finding;
 }
 
@@ -184,13 +239,16 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kLaunchBound{
     "launch-bound",
     "The host launches kernels more slowly than the GPU runs them: many short kernels, one launch each.",
-    "The GPU idles until the next launch, and launches follow each other within the time of framework "
-    "overhead. Idle gaps without launches are `host-work`, a launch queue that a synchronization point "
-    "drained is `sync-per-step`.",
+    "The GPU idles until the next launch, and the time before each of them is about the same: framework "
+    "overhead, short or long (hooks, sharding, deep module trees). A place that takes longer than the others "
+    "is `host-work`, a launch queue that a synchronization point drained is `sync-per-step`.",
     "`torch.compile(mode=\"reduce-overhead\")`, whose own overhead is part of the prediction. Where that "
     "overhead is as long as the launches (small models), or outside PyTorch: a CUDA graph of the whole step. "
-    "Fused and foreach optimizers launch fewer kernels.",
+    "Fused and foreach optimizers launch fewer kernels. A step that already runs as CUDA graphs needs a "
+    "larger batch.",
     kThresholds,
-    evaluate};
+    evaluate,
+    {attribute::Category::LaunchApi, attribute::Category::LaunchDispatch,
+     attribute::Category::DeviceLaunchGap, attribute::Category::HostCompute, attribute::Category::Gil}};
 
 }  // namespace gpuwatch::advise

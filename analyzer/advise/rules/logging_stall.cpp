@@ -97,6 +97,7 @@ const Rule kLoggingStall{"logging-stall",
                          "fifth of the steps or more.",
                          "Log every N steps, leave flushing to the buffer, or write from another thread.",
                          kThresholds,
-                         evaluate};
+                         evaluate,
+                         {attribute::Category::Checkpoint}};
 
 }  // namespace gpuwatch::advise

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/machine.h"
 
@@ -76,7 +77,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     finding.fix.summary = "Add memory or use smaller caches, and keep data memory-mapped instead of in lists";
   }
   // Without PSI the time that faults cost is not known, so no gain is promised.
-  if (lost > 0) finding.ceiling_speedup = 1 / (1 - lost);
+  if (lost > 0) finding.ceiling_speedup = ceiling_without(input, lost);
   return finding;
 }
 
@@ -91,6 +92,9 @@ const Rule kMemoryPressureHost{
     "mapped files (`input-storage`).",
     "More memory, fewer workers, smaller caches.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::CategorySet(attribute::Bottleneck::Input) |
+        attribute::CategorySet{attribute::Category::PageFault, attribute::Category::Sched,
+                               attribute::Category::HostCompute}};
 
 }  // namespace gpuwatch::advise

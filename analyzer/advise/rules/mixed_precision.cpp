@@ -165,7 +165,8 @@ bool name_half(Finding& finding, const RuleInput& input, const Matmuls& matmuls,
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
-  if (!input.streams || !input.device || input.device->compute_major < kFirstWithTensorCores)
+  if (!input.streams || !input.device || !input.device->is_nvidia() ||
+      input.device->compute_major < kFirstWithTensorCores)
     return std::nullopt;
   if (input.rank.share(Category::Compute) < kLeastBusy) return std::nullopt;
   const Matmuls matmuls = matmuls_of(input);
@@ -208,6 +209,7 @@ const Rule kMixedPrecision{
     "converges. The prediction is for TF32, which changes matmuls only. Half precision also moves fewer "
     "bytes and adds conversions, so only an upper bound is given.",
     kThresholds,
-    evaluate};
+    evaluate,
+    {attribute::Category::Compute}};
 
 }  // namespace gpuwatch::advise

@@ -112,6 +112,7 @@ const Rule kNumaAffinity{
     "launches that the GPU waits for.",
     "Bind each rank to its GPU's node with `numactl` or in the launcher.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::Bottleneck::Copy};
 
 }  // namespace gpuwatch::advise

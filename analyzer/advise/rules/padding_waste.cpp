@@ -95,6 +95,8 @@ const Rule kPaddingWaste{
     "Pad to the longest sample of the batch instead of a fixed length, batch samples of similar length, or "
     "pack several samples into one.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::CategorySet(attribute::Bottleneck::Input) |
+        attribute::CategorySet{attribute::Category::Compute}};
 
 }  // namespace gpuwatch::advise

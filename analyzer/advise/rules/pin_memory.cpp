@@ -21,6 +21,8 @@ constexpr double kLeastShare = 0.02;
 constexpr Threshold kThresholds[] = {
     {"exposed copies from pageable memory, with their staging", kLeastShare, "of the step",
      "half of the 5% at which TraceLens lists copies, because pinning is a one-word change"},
+    kFastestCopies,
+    kWidestWithSpeed,
     kLeastGain,
 };
 
@@ -59,14 +61,16 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       input.rank.share(Category::CopyStaging) + input.rank.share(Category::CopyH2D) * copies.time_share;
   if (lost < kLeastShare) return std::nullopt;
 
-  predict::StreamReplayInput changed = *input.assumed_streams;
-  double bandwidth = pinned_bandwidth(*input.device);
-  predict::make_asynchronous(changed, copies.filter(), bandwidth, input.device->operations,
-                             enqueue_cost_ns(changed));
-  double expected = input.now_ms * predict::replay(changed).step_ms / input.assumed_step_ms;
-  // Without a pinned copy in the recording their bandwidth is not known: an upper bound, no prediction.
-  const bool is_measured = bandwidth > 0;
-  if (is_measured && input.now_ms < expected * kLeastSpeedup) return std::nullopt;
+  const double bandwidth = pinned_bandwidth(*input.device);
+  const auto pinned = [&](double bytes_per_ns) {
+    predict::StreamReplayInput changed = *input.assumed_streams;
+    predict::make_asynchronous(changed, copies.filter(), bytes_per_ns, input.device->operations,
+                               enqueue_cost_ns(changed));
+    return changed;
+  };
+  const double best_ms = predict::replay(pinned(bandwidth > 0 ? bandwidth : kFastestCopies.value)).step_ms;
+  const bool is_replayed = input.stream_check.trust() != predict::Trust::kCeilingOnly;
+  if (is_replayed && input.assumed_step_ms < best_ms * kLeastSpeedup) return std::nullopt;
 
   Finding finding = make_finding(kPinMemory, input, lost);
   const double mb_a_step = copies.bytes / double(input.rank.steps.size()) / 1e6;
@@ -77,11 +81,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       share_evidence(input, Category::CopyH2D),
                       {"copied from pageable memory", mb_a_step, "MB a step"}};
   name_fix(finding, input, copies);
-  if (is_measured) finding.prediction = stream_prediction(input, changed);
-  if (finding.prediction)
+  settle_at_speed(finding, input, CopyKind::CopyH2D, pinned, lost);
+  if (finding.prediction && bandwidth > 0)
     finding.prediction->assumptions.push_back(
         fmt::format("pinned copies run at {:.1f} GB/s, like the recorded pinned copies", bandwidth));
-  if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
   return finding;
 }
 
@@ -96,6 +99,8 @@ const Rule kPinMemory{
     "`pin_memory=True` in the loader and `non_blocking=True` in the copy. Outside PyTorch: pinned buffers "
     "and `cudaMemcpyAsync`.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::CategorySet(attribute::Bottleneck::Copy) |
+        attribute::CategorySet{attribute::Category::Sync, attribute::Category::InputPin}};
 
 }  // namespace gpuwatch::advise

@@ -115,11 +115,9 @@ std::optional<Finding> evaluate(const RuleInput& given) {
   finding.severity = Severity::kMinor;
   finding.is_conditional = true;
   describe(finding, input, copies);
-  finding.prediction = stream_prediction(input, changed);
+  settle_with(finding, input, std::move(changed), 1 - 1 / gain);
   if (finding.prediction)
     finding.prediction->assumptions.emplace_back("the copied data is the same in each step");
-  else
-    finding.ceiling_speedup = gain;
   return finding;
 }
 
@@ -135,6 +133,7 @@ const Rule kRepeatedCopy{
     "without their address.",
     "Copy it once, before the loop; in a PyTorch module use `register_buffer`.",
     kThresholds,
-    evaluate};
+    evaluate,
+    attribute::CategorySet(attribute::Bottleneck::Copy) | attribute::CategorySet{attribute::Category::Sync}};
 
 }  // namespace gpuwatch::advise

@@ -57,6 +57,7 @@ const Rule kShmLimit{
     "`prefetch_factor`, or sharing through files elsewhere (`torch.multiprocessing.set_sharing_strategy`).",
     kThresholds,
     evaluate,
+    {},
     true};
 
 }  // namespace gpuwatch::advise

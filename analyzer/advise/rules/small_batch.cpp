@@ -152,6 +152,8 @@ const Rule kSmallBatch{
     "changes the optimization: retune the learning rate. Gradient accumulation does not fill the GPU, it "
     "only saves optimizer steps.",
     kThresholds,
-    evaluate};
+    evaluate,
+    {attribute::Category::Compute, attribute::Category::LaunchApi, attribute::Category::LaunchDispatch,
+     attribute::Category::DeviceLaunchGap}};
 
 }  // namespace gpuwatch::advise

@@ -2,13 +2,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/copies.h"
 #include "analyzer/advise/host_calls.h"
-#include "analyzer/advise/location.h"
 #include "analyzer/advise/reported_ranges.h"
-#include "analyzer/advise/rule.h"
+#include "analyzer/advise/sync_places.h"
 
 namespace gpuwatch::advise {
 
@@ -17,110 +16,164 @@ extern const Rule kSyncPerStep;
 namespace {
 
 using attribute::Category;
-using predict::HostEvent;
-using predict::HostRole;
 
-constexpr double kLeastPerStep = 0.5;
+constexpr double kLeastOfSteps = 0.5;
+constexpr double kFewBytes = 4096;
+constexpr size_t kMostPlaces = 8;
+constexpr double kNoGain = 1.005;
 
 constexpr Threshold kThresholds[] = {
-    {"synchronization points at one line", kLeastPerStep, "a step", "rarer ones are what the fix proposes"},
-    {"D2H copy that counts as a synchronization point", kFewBytes, "bytes", "a loss or a count, not data"},
+    {"steps in which the host waits at one place", kLeastOfSteps, "of the steps",
+     "rarer waits are what the fix proposes"},
+    {"places that are tried together", double(kMostPlaces), "places",
+     "those with the longest waits; the shares of others are small"},
+    {"what a place has to gain to be named with the others", kNoGain, "times",
+     "less is not told from the model error"},
+    {"D2H copy of a loss or a count, not of data", kFewBytes, "bytes", "the fix for data is another one"},
+    kFastestCopies,
+    kWidestWithSpeed,
     kLeastGain,
 };
 
-uint64_t caller(const RuleInput& input, const HostEvent& event) {
-  const model::Thread& thread = input.process.threads[event.thread];
-  return model::caller_of(thread, thread.calls[event.call]);
+using Places = std::vector<SyncPlace>;
+
+// Those in most steps, longest waits first.
+Places frequent_places(const RuleInput& input) {
+  Places places = sync_places(input);
+  std::erase_if(places, [&](const SyncPlace& place) {
+    return double(place.steps) < kLeastOfSteps * double(input.rank.steps.size());
+  });
+  std::ranges::sort(places, std::ranges::greater(), &SyncPlace::waited_ns);
+  if (places.size() > kMostPlaces) places.resize(kMostPlaces);
+  return places;
 }
 
-struct Place {
-  std::vector<uint64_t> members;
-  uint32_t thread = model::kNone, call = model::kNone;
-};
-
-// Synchronization points by calling address. Those right after a pageable copy belong to the copy.
-std::map<uint64_t, Place> places(const RuleInput& input) {
-  std::map<uint64_t, Place> result;
-  CopyFacts blocking = copy_facts(input, CopySource::kPageable);
-  auto belongs_to_copy = blocking.filter();
-  for (const HostEvent& event : input.streams->events) {
-    if (!is_sync_point(input, event) || belongs_to_copy(event)) continue;
-    Place& place = result[caller(input, event)];
-    place.members.push_back(uint64_t{event.thread} << 32 | event.call);
-    place.thread = event.thread;
-    place.call = event.call;
+// A copy that does not block the host goes to pinned memory, and takes the device as long as such copies.
+predict::StreamReplayInput without(const RuleInput& input, const Places& places, double bytes_per_ns) {
+  predict::StreamReplayInput changed = *input.assumed_streams;
+  const predict::EventFilter waits = waits_at(places);
+  predict::drop_synchronizations(changed, waits);
+  for (const predict::HostEvent& event : changed.events) {
+    if (bytes_per_ns <= 0 || event.op_count == 0 || !waits(event)) continue;
+    predict::StreamOp& op = changed.ops[event.first_op];
+    op.duration_ns =
+        std::min(op.duration_ns, double(input.device->operations[op.device_op].bytes) / bytes_per_ns);
   }
-  for (auto& [address, place] : result) std::sort(place.members.begin(), place.members.end());
-  return result;
+  return changed;
 }
 
-double mean_stall_ms(const RuleInput& input, const Place& place) {
-  double sum_ns = 0;
-  for (const uint64_t member : place.members) {
-    const model::HostCall& call = input.process.threads[member >> 32].calls[uint32_t(member)];
-    sum_ns += double(call.end - call.begin);
+double step_ms_without(const RuleInput& input, const Places& places) {
+  return predict::replay(without(input, places, pinned_bandwidth(*input.device, CopyKind::CopyD2H))).step_ms;
+}
+
+// The place that gains most alone. Where another one would take its place (a second .item(), cudaFree), all
+// of those that have to go together.
+Places places_to_change(const RuleInput& input) {
+  Places all = frequent_places(input), best;
+  double best_ms = 0;
+  for (const SyncPlace& place : all) {
+    const double ms = place.is_free ? 0 : step_ms_without(input, {place});
+    if (place.is_free || (!best.empty() && ms >= best_ms)) continue;
+    best = {place};
+    best_ms = ms;
   }
-  return sum_ns / double(place.members.size()) / 1e6;
+  if (best.empty() || all.size() < 2) return best;
+  const double all_ms = step_ms_without(input, all);
+  if (best_ms < all_ms * kLeastSpeedup) return best;
+  for (size_t i = all.size(); i-- > 0;) {
+    Places fewer = all;
+    fewer.erase(fewer.begin() + long(i));
+    if (step_ms_without(input, fewer) < all_ms * kNoGain) all = std::move(fewer);
+  }
+  return all;
+}
+
+double count(const Places& places, size_t SyncPlace::*member) {
+  double sum = 0;
+  for (const SyncPlace& place : places) sum += double(place.*member);
+  return sum;
+}
+
+void name_fix(Finding& finding, const RuleInput& input, const Places& places) {
+  finding.fix.change = StreamChange{StreamEdit::kDropSynchronizations, "synchronisation", ""};
+  const std::string functions = functions_of(input, places);
+  double bytes = 0;
+  for (const SyncPlace& place : places) bytes += place.bytes / std::max(1.0, double(place.times));
+  const bool fetches_data = bytes > kFewBytes * double(places.size());
+  const bool frees = std::ranges::any_of(places, &SyncPlace::is_free);
+  if (!input.process.facts.contains("torch")) {
+    finding.fix.summary = fetches_data
+                              ? fmt::format(
+                                    "Copy to pinned memory with cudaMemcpyAsync and read it one step later, "
+                                    "instead of waiting in {}; or do it every 50 steps",
+                                    functions)
+                              : fmt::format("Remove {}, or call {} every 50 steps", functions,
+                                            functions.find(' ') == std::string::npos ? "it" : "them");
+  } else if (fetches_data) {
+    finding.fix.summary =
+        "Keep the data on the GPU, or copy it to pinned memory without waiting and read it one step later";
+    finding.fix.snippet =
+        "host = torch.empty(y.shape, dtype=y.dtype, pin_memory=True)  # once; then host.copy_(y, "
+        "non_blocking=True)";
+  } else {
+    finding.fix.summary = "Keep the value on the GPU, and call .item(), .cpu() or print every 50 steps";
+    finding.fix.snippet = "total += loss.detach()  # total.item() every 50 steps";
+  }
+  if (frees) finding.fix.summary += "; allocate GPU memory once, because freeing it waits for the GPU too";
+  finding.fix.location = location_of(input, places.front());
+  for (size_t i = 1; i < places.size(); ++i)
+    if (const std::string also = location_of(input, places[i]); !also.empty())
+      finding.evidence.push_back({"also waits at " + also,
+                                  double(places[i].times) / double(input.rank.steps.size()), "times a step"});
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.streams || !input.device) return std::nullopt;
-  std::optional<predict::StreamReplayInput> best;
-  double best_ms = 0;
-  Place best_place;
-  for (auto& [address, place] : places(input)) {
-    if (double(place.members.size()) < kLeastPerStep * double(input.rank.steps.size())) continue;
-    predict::StreamReplayInput changed = *input.assumed_streams;
-    predict::drop_synchronizations(changed, [&](const HostEvent& event) {
-      return std::binary_search(place.members.begin(), place.members.end(),
-                                uint64_t{event.thread} << 32 | event.call);
-    });
-    double ms = predict::replay(changed).step_ms;
-    if (best && ms >= best_ms) continue;
-    best_ms = ms;
-    best = std::move(changed);
-    best_place = place;
-  }
-  if (!best) return std::nullopt;
-  double now = input.assumed_step_ms;
+  const Places places = places_to_change(input);
+  if (places.empty()) return std::nullopt;
+  const double now = input.assumed_step_ms, best_ms = step_ms_without(input, places);
   if (now < best_ms * kLeastSpeedup) return std::nullopt;
   // A sync stall costs more than its own time: the launch queue is empty afterwards, so the GPU also idles
   // during whatever the host does next.
-  double lost = std::max(input.rank.share(Category::Sync), 1 - best_ms / now);
+  const double lost = std::max(input.rank.share(Category::Sync), 1 - best_ms / now);
 
   Finding finding = make_finding(kSyncPerStep, input, lost);
-  const model::HostCall& call = input.process.threads[best_place.thread].calls[best_place.call];
-  std::string name = call.operation < input.run.operations.size() ? input.run.operations[call.operation].name
-                                                                  : "a synchronization point";
-  double per_step = double(best_place.members.size()) / double(input.rank.steps.size());
-  finding.title = fmt::format("Sync stalls: {} blocks the host {} and costs {:.0f}% of each step", name,
-                              times_a_step(per_step), 100 * lost);
+  const double times = count(places, &SyncPlace::times), per_step = times / double(input.rank.steps.size());
+  const std::string functions = functions_of(input, places);
+  double waited_ns = 0;
+  for (const SyncPlace& place : places) waited_ns += place.waited_ns;
+  finding.title =
+      fmt::format("Sync stalls: {} {} the host {} and {} {:.0f}% of each step", functions,
+                  functions.find(' ') == std::string::npos ? "blocks" : "block", times_a_step(per_step),
+                  functions.find(' ') == std::string::npos ? "costs" : "cost", 100 * lost);
   finding.evidence = {{"step time that a full launch queue would hide", 100 * lost, "% of the step"},
-                      {"mean sync stall", mean_stall_ms(input, best_place), "ms"},
+                      {"mean sync stall", waited_ns / times / 1e6, "ms"},
                       {"synchronization points at this line", per_step, "a step"}};
   add_reported_range(finding, input, time_of(input, Category::Sync));
-  finding.fix.change = StreamChange{StreamEdit::kDropSynchronizations, "synchronisation", ""};
-  bool is_python = !input.process.facts.empty() && input.process.facts.contains("torch");
-  finding.fix.summary = is_python
-                            ? "Keep the value on the GPU, and call .item(), .cpu() or print every 50 steps"
-                            : fmt::format("Remove {}, or call it every 50 steps", name);
-  finding.fix.snippet = is_python ? "total += loss.detach()  # total.item() every 50 steps" : "";
-  finding.fix.location = call_location(input.run, input.process, best_place.thread, best_place.call);
-  finding.prediction = stream_prediction(input, *best);
-  if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - std::min(lost, 0.99));
+  name_fix(finding, input, places);
+  settle_at_speed(
+      finding, input, CopyKind::CopyD2H, [&](double speed) { return without(input, places, speed); }, lost);
+  if (finding.prediction && places.size() > 1)
+    finding.prediction->assumptions.emplace_back(
+        "all named calls are changed: without one of them, the next waits for the same GPU work");
   return finding;
 }
 
 }  // namespace
 
-const Rule kSyncPerStep{"sync-per-step",
-                        "`.item()`, `.cpu()`, `print(loss)` or an explicit synchronization in each step "
-                        "drains the launch queue, and the GPU idles until the host has refilled it.",
-                        "The host is blocked in a synchronization call or a D2H copy of few bytes at one "
-                        "line, and the simulated replay without it is faster because the GPU idled "
-                        "afterwards. A synchronization right after an H2D copy belongs to the copy.",
-                        "Remove it, accumulate on the GPU, or call it every 50 steps, at the named line.",
-                        kThresholds,
-                        evaluate};
+const Rule kSyncPerStep{
+    "sync-per-step",
+    "`.item()`, `.cpu()`, `print(loss)` or an explicit synchronization in each step "
+    "drains the launch queue, and the GPU idles until the host has refilled it.",
+    "The host is blocked in a synchronization call or a D2H copy, and the simulated "
+    "replay without it is faster because the GPU idled afterwards. Calls that wait for "
+    "the same GPU work (a copy and the synchronization behind it, two `.item()`, "
+    "`cudaFree`) are one cause and are removed together. A synchronization right after "
+    "an H2D copy belongs to the copy, one within `torch.save` to the checkpoint.",
+    "Remove it, accumulate on the GPU, or call it every 50 steps, at the named line.",
+    kThresholds,
+    evaluate,
+    attribute::CategorySet(attribute::Bottleneck::Host) |
+        attribute::CategorySet{attribute::Category::CopyD2H, attribute::Category::CopyStaging}};
 
 }  // namespace gpuwatch::advise

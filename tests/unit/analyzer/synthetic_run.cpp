@@ -68,6 +68,7 @@ Played play(const Action& action, Clocks& clocks) {
     if (outstanding >= kQueueDepth)
       clocks.host = std::max(clocks.host, clocks.op_begins[outstanding - kQueueDepth]);
     double& stream = clocks.streams[action.stream];
+    if (action.stages) clocks.host = std::max(clocks.host, stream);
     played.op_begin = std::max(clocks.host + action.cost_us, stream);
     played.op_end = stream = played.op_begin + action.device_us;
     clocks.op_begins.push_back(played.op_begin);
@@ -209,7 +210,8 @@ Job make_device_job(const std::vector<Action>& step, size_t steps) {
   job.run.operations = {{"cudaLaunchKernel", trace::OpClass::Launch},
                         {"cudaStreamSynchronize", trace::OpClass::Sync},
                         {"cudaMemcpyAsync", trace::OpClass::Copy},
-                        {"cudaMalloc", trace::OpClass::Alloc}};
+                        {"cudaMalloc", trace::OpClass::Alloc},
+                        {"cudaFree", trace::OpClass::Free}};
   model::Thread& thread = process.threads[0];
   Clocks clocks;
   std::vector<model::TimeSpan> intervals;

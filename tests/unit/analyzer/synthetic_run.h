@@ -65,6 +65,7 @@ struct Action {
   uint16_t stream = 0;
   uint64_t caller = 0;
   std::vector<uint16_t> sources = {};  // of a copy, by turns
+  bool stages = false;                 // a copy that begins when its stream has done all before it
 };
 struct DeviceSchedule {
   double step_us = 0;

@@ -23,7 +23,7 @@ const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
 // A worker that takes 10 ms a batch beside 4 ms of training, 9 of them in reading `bytes` with `opens`.
 LoaderJob reading(uint64_t bytes, uint32_t opens) {
   LoaderJob job;
-  job.cpu_count = 1;  // no room for more workers
+  job.cpu_count = 1;
   job.describe = [=](model::Batch& batch) {
     batch.fetch_blocked_ns = batch.fetch_io_ns = 9'000'000;
     batch.bytes_read = bytes;
@@ -68,12 +68,15 @@ TEST(InputStorage, IsLocalReadingThatIsSlowerThanThePageCache) {
   EXPECT_EQ(find(diagnosis, "input-remote-storage"), nullptr);
 }
 
-TEST(InputStorage, IsSilentWhereMoreWorkersHideIt) {
-  LoaderJob wanted = reading(8'000'000, 0);
-  wanted.cpu_count = 8;
-  const Diagnosis diagnosis = diagnose_job(test::make_loader_job(wanted));
-  EXPECT_EQ(find(diagnosis, "input-storage"), nullptr);
-  EXPECT_NE(find(diagnosis, "dataloader-workers"), nullptr);
+// One worker reads: nothing tells whether storage serves three as fast.
+TEST(InputStorage, ComesAfterTheWorkersThatMayHideIt) {
+  const Diagnosis diagnosis = diagnose_job(test::make_loader_job(reading(8'000'000, 0)));
+  ASSERT_FALSE(diagnosis.findings.empty());
+  EXPECT_EQ(diagnosis.findings.front().id, "dataloader-workers");
+  const Finding* finding = find(diagnosis, "input-storage");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_FALSE(finding->prediction);
+  EXPECT_TRUE(finding->fix.summary.starts_with("If more workers gain little"));
 }
 
 TEST(InputStorage, IsSilentAtTheSpeedOfThePageCache) {
@@ -162,10 +165,11 @@ TEST(InputCacheable, IsSilentWhereItDoesNotFitOrIsCachedAlready) {
   EXPECT_EQ(find(diagnose_job(two_epochs(0.4, 2'000'000'000)), "input-cacheable"), nullptr);
 }
 
-// Training is so quick that it waits for as many workers as there are cores.
+// Training is so quick that it waits for any number of workers.
 TEST(CollateCost, IsCollatingThatTakesMostOfTheFetch) {
   LoaderJob wanted;
-  wanted.think_ms = [](size_t) { return 0.2; };
+  wanted.batches = 1000;
+  wanted.think_ms = [](size_t) { return 0.02; };
   wanted.describe = [](model::Batch& batch) { batch.collate_ns = 7'000'000; };
   const Diagnosis diagnosis = diagnose_job(test::make_loader_job(wanted));
   const Finding* finding = find(diagnosis, "collate-cost");
@@ -192,6 +196,7 @@ test::Job one_slow_batch(const char* torch) {
   LoaderJob wanted;
   wanted.workers = 3;
   wanted.cpu_count = 3;
+  wanted.cpu_share = 1;
   wanted.batches = 300;
   wanted.service_ms = [](size_t i) { return i % 9 == 8 ? 150.0 : 15.0; };
   wanted.think_ms = [](size_t) { return 10.0; };

@@ -71,6 +71,7 @@ TEST(DataloaderWorkers, SuggestsWorkersToARunWithNone) {
 TEST(DataloaderWorkers, NamesNoMoreThanTheCores) {
   LoaderJob job;
   job.cpu_count = 2;
+  job.cpu_share = 1;
   job.service_ms = [](size_t) { return 40.0; };
   const Diagnosis diagnosis = diagnose_loader(job);
   const Finding* finding = find(diagnosis, "dataloader-workers");
@@ -80,6 +81,7 @@ TEST(DataloaderWorkers, NamesNoMoreThanTheCores) {
 
 TEST(DataloaderWorkers, DividesTheCoresAmongTheRanksOfAHost) {
   LoaderJob wanted;
+  wanted.cpu_share = 1;
   wanted.service_ms = [](size_t) { return 40.0; };
   test::Job job = test::make_loader_job(wanted);
   job.process().rank = 0;
@@ -166,7 +168,9 @@ TEST(DataloaderPrefetch, IsSilentWhereBatchesAreEqual) {
 TEST(Ranking, PredictsTheSecondOnTopOfTheFirst) {
   LoaderJob job = uneven();
   job.workers = 1;
-  job.service_ms = [](size_t i) { return i % 12 == 0 ? 90.0 : 10.0; };
+  job.cpu_count = 3;
+  job.cpu_share = 1;  // no more than three workers
+  job.service_ms = [](size_t i) { return i % 12 == 0 ? 120.0 : 12.0; };
   const Diagnosis diagnosis = diagnose_loader(job);
   ASSERT_GE(diagnosis.findings.size(), 2u);
   ASSERT_TRUE(diagnosis.findings[0].prediction && diagnosis.findings[1].prediction);

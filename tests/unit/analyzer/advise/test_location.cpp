@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include "analyzer/advise/location.h"
@@ -40,6 +39,32 @@ TEST(Location, IsTheUsersLineOfTheCallsStack) {
   process.threads[0].stacks = {{10, 9}, {100, 9}};
   EXPECT_EQ(call_location(run, process, 0, 0), "/home/u/train.py:31");
   EXPECT_EQ(call_location(run, process, 0, 1), "/home/u/train.py:31");
+}
+
+// The caller of cudaMemset is in libcudart, of a wait in libstdc++: the user wrote neither.
+TEST(Location, IsNoPlaceInALibraryThatEveryProgramHas) {
+  model::Process process;
+  process.modules = {{0x10000, 0x1000, "/usr/lib/x86_64-linux-gnu/libstdc++.so.6"},
+                     {0x30000, 0x1000, "/opt/cuda/lib64/libcudart.so.13"},
+                     {0x50000, 0x1000, "/nonexistent/libtrainer.so"}};
+  EXPECT_EQ(address_location(process, 0x10040), "libstdc++.so.6");
+  EXPECT_EQ(address_location(process, 0x30040), "libcudart.so.13");
+  EXPECT_EQ(address_location(process, 0x50040), "libtrainer.so+0x40") << "a library of the user's";
+}
+
+TEST(Location, IsTheUsersFrameBehindTheLibrarys) {
+  model::Run run;
+  model::Process process;
+  process.modules = {{0x10000, 0x1000, "/lib/x86_64-linux-gnu/libc.so.6"},
+                     {0x50000, 0x1000, "/nonexistent/app"}};
+  run.texts[8] = "0x10040\n0x10080";
+  run.texts[9] = "0x10040\n0x50040";
+  process.threads.resize(1);
+  for (const model::Ns begin : {10, 100})
+    process.threads[0].calls.push_back({begin, begin + 80, 0, 0, model::kNone, 0, trace::OpClass::Wait, 0});
+  process.threads[0].stacks = {{10, 8}, {100, 9}};
+  EXPECT_EQ(call_location(run, process, 0, 0), "libc.so.6");
+  EXPECT_EQ(call_location(run, process, 0, 1), "app+0x40");
 }
 
 }  // namespace

@@ -158,6 +158,36 @@ TEST(DebugLeftOn, ReadsTheSwitchesThatApply) {
   EXPECT_EQ(setting_name(find(diagnosis, "debug-left-on")->fix.change), "anomaly_mode");
 }
 
+// A synchronization at each launch is what the switch does: the switch comes first.
+TEST(DebugLeftOn, ComesBeforeItsSymptoms) {
+  const Action sync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true};
+  test::Job job =
+      test::make_device_job({{.gap_us = 8000, .device_us = 3000}, {.device_us = 3000}, sync}, 100);
+  test::set_shares(job, {{Category::HostCompute, 0.55}, {Category::Sync, 0.1}});
+  const Diagnosis quiet = diagnose(job.run, job.ranks);
+  ASSERT_NE(first_complaint(quiet.findings), nullptr);
+  EXPECT_EQ(first_complaint(quiet.findings)->bottleneck, attribute::Bottleneck::Host);
+  for (const auto& [fact, value] : {std::pair{"CUDA_LAUNCH_BLOCKING", "1"},
+                                    {"anomaly_mode", "on"},
+                                    {"deterministic_algorithms", "on"},
+                                    {"profiler", "on"}}) {
+    test::Job slowed = job;
+    slowed.process().facts[fact] = value;
+    const Diagnosis diagnosis = diagnose(slowed.run, slowed.ranks);
+    EXPECT_EQ(first_complaint(diagnosis.findings)->id, "debug-left-on") << fact;
+    EXPECT_GT(diagnosis.findings.size(), 1u);
+  }
+}
+
+// A loader that cannot keep up is no symptom of it.
+TEST(DebugLeftOn, ComesAfterWhatItDoesNotCause) {
+  test::Job job = test::make_loader_job({.workers = 1});
+  job.process().facts["anomaly_mode"] = "on";
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  EXPECT_EQ(first_complaint(diagnosis.findings)->id, "dataloader-workers");
+  EXPECT_NE(find(diagnosis, "debug-left-on"), nullptr);
+}
+
 TEST(DebugLeftOn, KnowsTheCeilingOfLaunchesThatBlock) {
   test::Job job = test::make_device_job({{.gap_us = 300, .device_us = 500, .waits = true}}, kSteps);
   test::set_shares(job, {{Category::Sync, 0.38}});
@@ -182,10 +212,21 @@ TEST(StartupShare, NeedsAShareAndSeconds) {
   process.threads[0].calls.insert(
       process.threads[0].calls.begin(),
       model::HostCall{process.start, process.start + 60 * kSecond, 0, 0, model::kNone, 0, OpClass::Stat, 0});
+  training.job.run.texts[77] = "/home/a/data.py:31 Images.__init__\n/home/a/train.py:5 <module>";
+  process.threads[0].stacks.insert(process.threads[0].stacks.begin(), {process.start, 77});
   const Diagnosis diagnosis = training.diagnose();
   const Finding* finding = find(diagnosis, "startup-share");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(setting_name(finding->fix.change), "dataset scan");
+  EXPECT_EQ(finding->fix.location, "/home/a/data.py:31");
+  EXPECT_NEAR(*finding->ceiling_speedup, 81.0 / 21, 0.01);  // 60 of 81 s: imports and training remain
+  training.job.run.texts[77] =
+      "<frozen importlib._bootstrap_external>:1073 get_data\n/home/a/train.py:5 <module>";
+  const Diagnosis cold = training.diagnose();
+  EXPECT_EQ(setting_name(find(cold, "startup-share")->fix.change), "reading files");
+  EXPECT_NE(find(cold, "startup-share")->fix.summary.find("fresh container"), std::string::npos);
+  training.job.run.texts.erase(77);
+  EXPECT_EQ(setting_name(find(training.diagnose(), "startup-share")->fix.change), "reading files");
   process.last_seen = first + 1000 * kSecond;
   EXPECT_EQ(find(training.diagnose(), "startup-share"), nullptr);
   process.last_seen = training.job.rank().steps.back().step.end;

@@ -33,8 +33,8 @@ TEST(Verdict, DoesNotJudgeWhatItCouldNotSee) {
   EXPECT_EQ(verdict_with({{Category::DeviceUnobserved, 0.6}, {Category::InputIo, 0.4}}), "input-bound");
 }
 
-TEST(Verdict, WaitsForFiveSteps) {
-  EXPECT_EQ(verdict_with({{Category::InputIo, 0.5}}, 4), "too-short");
+TEST(Verdict, WaitsForTwoSteps) {
+  EXPECT_EQ(verdict_with({{Category::InputIo, 0.5}}, 1), "too-short");
   EXPECT_EQ(verdict({}, {}, {}).id, "no-training");
 }
 
@@ -42,6 +42,54 @@ TEST(Verdict, CountsTheCeilingFromTheLoss) {
   test::Job job = test::make_device_job({{.device_us = 500}}, 100);
   test::set_shares(job, {{Category::InputIo, 0.5}});
   EXPECT_NEAR(verdict(job.run, job.ranks, {}).ceiling_speedup, 2, 1e-3);
+}
+
+Finding complaint(const char* id, double ceiling) {
+  Finding finding;
+  finding.id = id;
+  finding.ceiling_speedup = ceiling;
+  return finding;
+}
+
+TEST(Verdict, SaysThatTheGpuIsNotUsed) {
+  test::Job job = test::make_loader_job({.workers = 0});
+  test::set_shares(job, {{Category::InputTransform, 0.01}});
+  const Verdict unused = verdict(job.run, job.ranks, {complaint("gpu-unused", 97)});
+  EXPECT_EQ(unused.id, "cpu-job");
+  EXPECT_NE(unused.sentence.find("has a GPU that is not used"), std::string::npos) << unused.sentence;
+  EXPECT_DOUBLE_EQ(unused.ceiling_speedup, 97);
+  test::set_shares(job, {{Category::InputTransform, 0.8}});
+  EXPECT_EQ(verdict(job.run, job.ranks, {complaint("gpu-unused", 1.2)}).id, "input-bound");
+}
+
+// One rank sleeps, the other one waits for it: the verdict is about the first, and says so.
+TEST(Verdict, IsOfTheRankThatTheOthersWaitFor) {
+  test::Job job = test::make_loader_job({.workers = 0});
+  test::Job late = job;
+  job.process().rank = 0;
+  late.process().rank = 1;
+  test::set_shares(job, {{Category::CommHost, 0.85}});
+  test::set_shares(late, {{Category::HostWait, 0.8}});
+  job.run.processes.push_back(late.process());
+  late.rank().process = 1;
+  job.ranks.push_back(late.rank());
+  const Verdict of_two = verdict(job.run, job.ranks, {});
+  EXPECT_EQ(of_two.id, "host-bound");
+  EXPECT_NE(of_two.sentence.find("on rank 1"), std::string::npos) << of_two.sentence;
+  job.ranks.erase(job.ranks.begin());
+  EXPECT_EQ(verdict(job.run, job.ranks, {}).sentence.find("on rank"), std::string::npos);
+}
+
+// Steal time shows in every job of an oversold host.
+TEST(Verdict, OfAHealthyJobStaysWhereOnlyTheMachineIsToBlame) {
+  test::Job job = test::make_device_job({{.device_us = 500}}, 100);
+  test::set_shares(job, {{Category::Sched, 0.2}});
+  Finding steal = complaint("cpu-steal", 1.2);
+  steal.explains = {Category::Sched};
+  const Verdict healthy = verdict(job.run, job.ranks, {steal});
+  EXPECT_EQ(healthy.id, "healthy");
+  EXPECT_NE(healthy.sentence.find("waits for a CPU core 20% of the time"), std::string::npos);
+  EXPECT_NEAR(healthy.ceiling_speedup, 1, 0.01);
 }
 
 bool says(const std::vector<Limit>& limits, const char* words) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "libinject/trace/layout.h"
 #include "run_builder.h"
 
 namespace gpuwatch {
@@ -27,7 +28,7 @@ TEST_F(CpuJobTest, TheTrainingThreadIsTheDevice) {
   EXPECT_EQ(row.device, model::kNone);
   EXPECT_EQ(row.time(Category::Checkpoint), us(150));
   EXPECT_EQ(row.time(Category::Gc), us(20));
-  EXPECT_EQ(row.time(Category::HostCompute), us(30));
+  EXPECT_EQ(row.time(Category::HostWait), us(30));
   EXPECT_EQ(row.time(Category::Compute), us(800));
   EXPECT_EQ(row.wall_ns, us(1000));
 }
@@ -47,7 +48,7 @@ TEST_F(CpuJobTest, RunDelayLiesInOwnCodeOnly) {
   cpu(main_, OpClass::OptimizerStep, us(550), us(600), us(80));  // more than there is own code
   const RankAttribution row = attribute(us(100), {us(600)});
   EXPECT_EQ(row.time(Category::Sched), us(50));
-  EXPECT_EQ(row.time(Category::HostCompute), us(450));
+  EXPECT_EQ(row.time(Category::HostWait), us(450));
 }
 
 TEST_F(CpuJobTest, PagesThatHadToBeRead) {
@@ -110,6 +111,36 @@ TEST_F(CpuJobTest, WaitingForOwnComputeThreadsIsComputing) {
   EXPECT_EQ(attribute(0, {us(1000)}).time(Category::Compute), us(1000));
 }
 
+// gloo has no thread that is seen, and reduces gradients inside of backward.
+TEST_F(CpuJobTest, WaitingForPeersIsCommunication) {
+  process().world_size = 2;
+  run.texts[7] =
+      "/v/site-packages/torch/autograd/graph.py:979 _engine_run_backward\n/home/u/train.py:16 main";
+  run.texts[8] = "/v/site-packages/torch/distributed/distributed_c10d.py:88 barrier\n/home/u/train.py:3 main";
+  run.texts[9] = "/home/u/train.py:5 main";
+  const uint32_t gloo = thread("pt_gloo_runloop");
+  call(gloo, OpClass::Poll, us(0), us(280));
+  call(gloo, OpClass::Poll, us(310), us(900));
+  for (const auto& [begin, text] : {std::pair{us(100), 7u}, {us(400), 8u}, {us(700), 9u}}) {
+    call(main_, OpClass::Wait, begin, begin + us(200), "pthread_cond_wait");
+    process().threads[main_].stacks.push_back({begin, text});
+  }
+  const RankAttribution row = attribute(0, {us(1000)});
+  EXPECT_EQ(row.time(Category::CommHost), us(400));
+  process().world_size = 1;
+  EXPECT_EQ(attribute(0, {us(1000)}).time(Category::CommHost), 0);
+}
+
+TEST_F(CpuJobTest, WaitingForAThreadThatSleepsIsNoTransform) {
+  const uint32_t producer = thread("producer");
+  call(producer, OpClass::Sleep, us(50), us(280));
+  call(producer, OpClass::Wait, us(310), us(400), "pthread_cond_wait");
+  call(main_, OpClass::Wait, us(100), us(300), "pthread_cond_wait");
+  const RankAttribution row = attribute(0, {us(1000)});
+  EXPECT_EQ(row.time(Category::InputWait), us(180));
+  EXPECT_EQ(row.time(Category::InputTransform), 0);
+}
+
 TEST_F(CpuJobTest, WaitingForAThreadThatReadsIsInput) {
   const uint32_t reader = thread("reader");
   call(reader, OpClass::Read, us(50), us(280));
@@ -118,6 +149,120 @@ TEST_F(CpuJobTest, WaitingForAThreadThatReadsIsInput) {
   const RankAttribution row = attribute(0, {us(1000)});
   EXPECT_EQ(row.time(Category::InputIo), us(180));
   EXPECT_EQ(row.time(Category::Compute), us(820));
+}
+
+// A prefetch thread that computes makes no calls: only the stack of who waits for it tells.
+class QueueTest : public CpuJobTest {
+ protected:
+  // A step of 1000 us that waits 800 of them, with this stack.
+  RankAttribution wait_in(const std::string& stack, size_t steps = 10, size_t every = 1) {
+    process().facts["python"] = "3.11.7";
+    run.texts[7] = stack;
+    std::vector<model::Ns> ends;
+    for (size_t i = 0; i < steps; ++i) {
+      const double begin = 1000 * double(i);
+      if (i % every == 0) {
+        call(main_, OpClass::Wait, us(begin + 100), us(begin + 900), "sem_wait");
+        process().threads[main_].stacks.push_back({us(begin + 100), 7});
+      }
+      ends.push_back(us(begin + 1000));
+    }
+    return attribute(0, ends);
+  }
+  const std::string library_ = "/usr/lib/python3.11/";
+  const std::string queue_ = library_ + "threading.py:327 Condition.wait\n" + library_ +
+                             "queue.py:171 Queue.get\n/home/me/train.py:17 <module>";
+};
+
+TEST_F(QueueTest, WaitingInAQueueIsInput) {
+  EXPECT_EQ(wait_in(queue_).time(attribute::Group::Input), us(8000));
+}
+
+TEST_F(QueueTest, WaitingForAFutureIsInput) {
+  EXPECT_EQ(wait_in(library_ + "threading.py:327 Condition.wait\n" + library_ +
+                    "concurrent/futures/_base.py:451 Future.result\n/home/me/train.py:17 <module>")
+                .time(attribute::Group::Input),
+            us(8000));
+}
+
+// threading.Event().wait(0.03) of an event that nobody sets: a pause, whatever it stands for.
+TEST_F(QueueTest, AWaitThatTimesOutIsForNoResult) {
+  wait_in(queue_);
+  for (model::HostCall& call : process().threads[main_].calls) call.flags |= trace::kFailed;
+  std::vector<model::Ns> ends;
+  for (size_t i = 1; i <= 10; ++i) ends.push_back(us(1000 * double(i)));
+  const RankAttribution row = attribute(0, ends);
+  EXPECT_EQ(row.time(attribute::Group::Input), 0);
+  EXPECT_EQ(row.time(attribute::Group::Host), 0);
+}
+
+TEST_F(CpuJobTest, WhatASingleProcessReceivesIsData) {
+  call(main_, OpClass::Receive, us(100), us(300));
+  EXPECT_EQ(attribute(0, {us(1000)}).time(Category::InputIo), us(200));
+  process().world_size = 2;
+  EXPECT_EQ(attribute(0, {us(1000)}).time(Category::CommHost), us(200));
+}
+
+// A generator that asks a server for each batch: urllib polls its socket with a timeout.
+TEST_F(QueueTest, WaitingForASocketIsInput) {
+  run.texts[7] = library_ + "socket.py:706 SocketIO.readinto\n" + library_ +
+                 "http/client.py:286 HTTPResponse._read_status\n/home/me/train.py:8 batches";
+  std::vector<model::Ns> ends;
+  for (size_t i = 0; i < 10; ++i) {
+    const double begin = 1000 * double(i);
+    call(main_, OpClass::Poll, us(begin + 100), us(begin + 900), "poll");
+    process().threads[main_].stacks.push_back({us(begin + 100), 7});
+    ends.push_back(us(begin + 1000));
+  }
+  EXPECT_EQ(attribute(0, ends).time(Category::InputUnknown), us(8000));
+}
+
+TEST_F(QueueTest, AnInterpreterWithoutStacksIsToldByItsLocks) {
+  process().facts["python"] = "3.15.0";
+  std::vector<model::Ns> ends;
+  for (size_t i = 0; i < 10; ++i) {
+    call(main_, OpClass::Wait, us(1000 * double(i) + 100), us(1000 * double(i) + 900), "sem_wait");
+    ends.push_back(us(1000 * double(i) + 1000));
+  }
+  EXPECT_EQ(attribute(0, ends).time(attribute::Group::Input), us(8000));
+}
+
+TEST_F(QueueTest, WaitsWithoutAStackAreLikeTheOthers) {
+  call(main_, OpClass::Wait, us(20'100), us(20'900), "sem_wait");
+  run.texts[7] = queue_;
+  RankAttribution row = wait_in(queue_);
+  row = attribute(0, {us(10'000), us(21'000)});
+  EXPECT_EQ(row.time(attribute::Group::Input), us(8800));
+}
+
+TEST_F(QueueTest, WaitingForAThreadsEndIsNoInput) {
+  const RankAttribution row =
+      wait_in(library_ + "threading.py:1139 Thread._wait_for_tstate_lock\n" + library_ +
+              "threading.py:1119 Thread.join\n/home/me/train.py:17 <module>");
+  EXPECT_EQ(row.time(attribute::Group::Input), 0);
+  EXPECT_EQ(row.time(Category::Compute), us(10'000));
+}
+
+TEST_F(QueueTest, AFutureOnceInAWhileIsNoInput) {
+  const RankAttribution row = wait_in(queue_, 400, 200);
+  EXPECT_EQ(row.time(attribute::Group::Input), 0);
+  EXPECT_EQ(row.time(Category::HostCompute), us(1600));
+}
+
+TEST_F(QueueTest, ComputeThreadsOfALibraryAreComputing) {
+  EXPECT_EQ(
+      wait_in(
+          "/venv/lib/python3.11/site-packages/torch/autograd/graph.py:10 backward\n/home/me/train.py:17 f")
+          .time(Category::Compute),
+      us(10'000));
+}
+
+TEST_F(QueueTest, WhoTakesBatchesOfALoaderDoesNotWaitForDataElsewhere) {
+  process().loaders.resize(1);
+  process().loaders[0].thread = main_;
+  const RankAttribution row = wait_in(queue_);
+  EXPECT_EQ(row.time(attribute::Group::Input), 0);
+  EXPECT_EQ(row.time(Category::HostCompute), us(8000));
 }
 
 TEST_F(CpuJobTest, WarmUpIsLeftOut) {

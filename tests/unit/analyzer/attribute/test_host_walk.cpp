@@ -262,15 +262,37 @@ TEST_F(HostWalkTest, WhatTheHostDidInstead) {
   EXPECT_EQ(time(row, Category::InputIo), us(500));
 }
 
+// cpu_op events of torch.profiler: aten::topk on the host, aten::item, a Python loop in a custom operator.
+TEST_F(HostWalkTest, InsideAnOperatorOfAnImportedTraceIsTheFramework) {
+  process().imported_from = "torch.profiler";
+  kernel(main_, {us(0), us(5)}, {us(10), us(100)});
+  call(main_, OpClass::Other, us(200), us(4900), "aten::nonzero");
+  call(main_, OpClass::Other, us(300), us(2900), "aten::_nonzero");
+  kernel(main_, {us(4890), us(4895)}, {us(4900), us(6000)});
+  RankAttribution row = attribute(us(10), {us(6000)});
+  EXPECT_EQ(row.time(Category::HostCompute), 0);
+  EXPECT_EQ(row.time(Category::LaunchDispatch), us(4790));
+}
+
+TEST_F(HostWalkTest, BesideOperatorsOfAnImportedTraceIsTheScript) {
+  process().imported_from = "torch.profiler";
+  kernel(main_, {us(0), us(5)}, {us(10), us(100)});
+  call(main_, OpClass::Other, us(3000), us(4890), "aten::tokenize");
+  kernel(main_, {us(4890), us(4895)}, {us(4900), us(6000)});
+  const RankAttribution row = attribute(us(10), {us(6000)});
+  EXPECT_EQ(row.time(Category::HostCompute), us(2900));
+  EXPECT_EQ(row.time(Category::LaunchDispatch), us(1890));
+}
+
 TEST_F(HostWalkTest, StepsCutAGapWhereTheyMeet) {
   kernel(main_, {us(0), us(5)}, {us(10), us(100)});
   call(main_, OpClass::Sleep, us(100), us(4900));
   kernel(main_, {us(4900), us(4905)}, {us(4905), us(6000)});
   const RankAttribution row = attribute(us(10), {us(3000), us(6000)});
   ASSERT_EQ(row.steps.size(), 2u);
-  const auto host_compute = static_cast<size_t>(Category::HostCompute);
-  EXPECT_EQ(row.steps[0].times[host_compute], us(2900));
-  EXPECT_EQ(row.steps[1].times[host_compute], us(1900));
+  const auto host_wait = static_cast<size_t>(Category::HostWait);
+  EXPECT_EQ(row.steps[0].times[host_wait], us(2900));
+  EXPECT_EQ(row.steps[1].times[host_wait], us(1900));
 }
 
 TEST_F(HostWalkTest, AfterTheLastOperationTheTrainingThreadCounts) {

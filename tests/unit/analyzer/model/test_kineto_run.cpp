@@ -72,6 +72,7 @@ TEST_F(KinetoRunTest, CarriesWhatTheDeviceDid) {
   EXPECT_EQ(process.rank, 3);
   EXPECT_EQ(process.world_size, 8);
   EXPECT_EQ(process.pid, 50);
+  EXPECT_TRUE(process.facts.contains("torch")) << "advice in PyTorch's words";
   ASSERT_EQ(process.devices.size(), 1);
   const Device& device = process.devices[0];
   EXPECT_EQ(device.name, "A100");
@@ -151,6 +152,17 @@ TEST_F(KinetoRunTest, WaitsForDataAreTheLoaders) {
   EXPECT_EQ(process.epochs[0].batches[0].next.length(), 2'000);
   EXPECT_EQ(process.epochs[0].batches[1].next.length(), 9'000);
   EXPECT_EQ(process.epochs[0].batches[1].fetch.length(), 0);  // what it did meanwhile is not known
+}
+
+TEST_F(KinetoRunTest, KeepsOperatorsThatAGapMayLieIn) {
+  std::string json = kTrace;
+  const std::string more =
+      R"({"ph": "X", "cat": "cpu_op", "name": "aten::topk", "pid": 50, "tid": 50, "ts": 1300, "dur": 1500, "args": {"a": 1}},
+         {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 50, "tid": 50, "ts": 3000, "dur": 15},)";
+  json.insert(json.find('[', json.find("traceEvents")) + 1, more);
+  run_ = build(json);
+  EXPECT_EQ(call(thread(50), "aten::topk").end - call(thread(50), "aten::topk").begin, 1'500'000);
+  EXPECT_THROW(call(thread(50), "aten::add"), std::out_of_range);
 }
 
 TEST_F(KinetoRunTest, OneEventFarAwayMovesNothing) {

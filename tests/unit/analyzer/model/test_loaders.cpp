@@ -53,7 +53,7 @@ class LoadersTest : public test::RunTest {
   void record_fetch(Slots& slots, uint64_t begin, uint64_t length, uint32_t ordinal) {
     slots.host(read_, begin + 100, begin + 200).host(read_, begin, begin + 1000);
     slots.host(sleep_, begin + 1000, begin + 3000);
-    slots.host(collate_, begin + length - 5000, begin + length);
+    slots.host(collate_, begin + length - 5000, begin + length, 0, trace::batch_size(2, 9 << 20));
     slots.host(fetch_, begin, begin + length, 0, ordinal, trace::CpuDetail(length / 2, 300, 0, 1));
   }
 
@@ -117,6 +117,8 @@ class LoadersTest : public test::RunTest {
       EXPECT_EQ(batch.next.begin, truth[i].next.begin);
       EXPECT_EQ(batch.next.end, truth[i].next.end);
       EXPECT_EQ(batch.collate_ns, 5000);
+      EXPECT_EQ(batch.tensors, 2u);
+      EXPECT_EQ(batch.bytes, 9u << 20);
       EXPECT_EQ(batch.fetch_blocked_ns, 1000) << "nested reads count once, sleeping is no I/O";
       EXPECT_EQ(batch.fetch_cpu_ns, truth[i].fetch.length() / 2);
       EXPECT_EQ(batch.fetch_run_delay_ns, 300);

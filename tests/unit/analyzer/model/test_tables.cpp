@@ -204,7 +204,11 @@ TEST_F(TablesTest, OneBrokenFileBesideAGoodOneIsASentence) {
 TEST_F(TablesTest, WhyRecordingStopped) {
   TraceBuilder trace(trace::kMajorVersion, trace::kMinorVersion, trace::StopReason::SizeLimit);
   trace.process({});
-  EXPECT_PRED2(test::only_says, build(trace).stopped, "size limit");
+  const model::Run run = build(trace);
+  EXPECT_PRED2(test::only_says, run.stopped, "size limit");
+  // Nor was its end recorded: it was not killed for that.
+  ASSERT_EQ(run.processes.size(), 1u);
+  EXPECT_EQ(run.processes[0].end_state, model::EndState::kUnknown);
 }
 
 class SourcesTest : public RunTest {

@@ -269,6 +269,29 @@ TEST(LoaderReplayInput, ReplaysTheUnchangedRunAndPredictsAnother) {
   }
 }
 
+// The recording was off for ten seconds: nothing is known of them, so they are no training.
+TEST(LoaderReplayInput, TakesNoTimeThatWasNotRecordedForTraining) {
+  LoaderJob recorded;
+  recorded.workers = 1;
+  test::Job job = test::make_loader_job(recorded);
+  constexpr model::Ns kOff = 10'000'000'000;
+  const model::Ns since = job.process().epochs[0].batches[100].next.begin;
+  for (model::Batch& batch : job.process().epochs[0].batches) {
+    if (batch.index < 100) continue;
+    for (model::TimeSpan* span : {&batch.next, &batch.fetch}) *span = {span->begin + kOff, span->end + kOff};
+    batch.sent += kOff;
+    batch.received += kOff;
+  }
+  for (attribute::StepAttribution& step : job.rank().steps)
+    if (step.step.begin >= since) {
+      step.step.begin += kOff;
+      step.step.end += kOff;
+    }
+  const auto recording = extract_loader(job.run, job.rank());
+  ASSERT_TRUE(recording);
+  EXPECT_LT(std::abs(check(*recording).error()), 0.01);
+}
+
 TEST(LoaderReplayInput, AddsAnAssumedHandOverToARunWithoutWorkers) {
   LoaderJob recorded;
   recorded.workers = 0;

@@ -84,7 +84,7 @@ TEST(EventDetail, LiesWhereTheBytesOfACallDetailLie) {
   const EventDetail event(0x1234'5678'9abc'def0, 42, 7, 0);
   CallDetail call;
   static_assert(sizeof event == sizeof call);
-  std::memcpy(&call, &event, sizeof call);
+  std::memcpy(static_cast<void*>(&call), &event, sizeof call);
   EXPECT_EQ(call.bytes(), event.event());
   EXPECT_EQ(call.caller(), event.caller());
   EXPECT_EQ(call.stream(), event.stream());

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/ceiling.h"
+
+#include <algorithm>
+
+namespace gpuwatch::advise {
+namespace {
+
+constexpr double kMostShare = 0.99;  // a step is never nothing
+
+struct Demand {
+  double cpu_ns = 0, service_ns = 0, think_ns = 0;  // of a batch, mean
+};
+
+Demand demand_of(const predict::LoaderReplayInput& loader) {
+  Demand demand;
+  double count = 0;
+  for (const predict::ReplayEpoch& epoch : loader.epochs) {
+    for (const predict::BatchCost& batch : epoch.batches) {
+      demand.cpu_ns += batch.cpu_ns;
+      demand.service_ns += batch.service_ns;
+      demand.think_ns += batch.think_ns;
+      ++count;
+    }
+  }
+  if (count == 0) return {};
+  return {demand.cpu_ns / count, demand.service_ns / count, demand.think_ns / count};
+}
+
+double bounded(double share, double now_ms, double least_ms) {
+  double ceiling = 1 / (1 - std::clamp(share, 0.0, kMostShare));
+  if (least_ms > 0) ceiling = std::min(ceiling, now_ms / least_ms);
+  return std::max(1.0, ceiling);
+}
+
+}  // namespace
+
+double ceiling_without(const RuleInput& input, double share) {
+  return bounded(share, input.now_ms, input.device_floor_ms());
+}
+
+double ceiling_without(const RuleInput& input, double share, const predict::StreamReplayInput& changed) {
+  // Both of the same timeline: what its replay is off by cancels out.
+  return bounded(share, input.assumed_step_ms, predict::critical_path_ms(changed));
+}
+
+double loader_floor_ms(const RuleInput& input, const predict::LoaderReplayInput& loader, int most_workers) {
+  const Demand demand = demand_of(loader);
+  const double think_cores = loader.think_cores_known ? loader.think_cores : 0;
+  const double cpu_ns = (demand.cpu_ns + think_cores * demand.think_ns) / std::max(loader.cores, 0.25);
+  const double workers_ns = demand.service_ns / std::max(most_workers, 1);
+  const double hand_over_ns = loader.hand_over.measured && !loader.setting.pin
+                                  ? loader.hand_over.take_ns + loader.hand_over.finish_ns
+                                  : 0;
+  const double floor_ms =
+      std::max({cpu_ns, workers_ns, demand.think_ns + hand_over_ns}) * loader.batches_per_step / 1e6;
+  return std::max(floor_ms, input.device_floor_ms());
+}
+
+double loader_ceiling(const RuleInput& input, const predict::LoaderReplayInput& loader, double share,
+                      int most_workers) {
+  const double floor_ms = loader_floor_ms(input, loader, most_workers);
+  const double ceiling = ceiling_without(input, share);
+  return std::max(1.0, floor_ms > 0 ? std::min(ceiling, input.now_ms / floor_ms) : ceiling);
+}
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Upper bounds of a speedup where no prediction is given: never more than the time that the change can
+// remove, nor than the CPU time, the device's work and the protocol leave of a step. Pure functions.
+#pragma once
+
+#include "analyzer/advise/rule.h"
+
+namespace gpuwatch::advise {
+
+// If the step lost `share` of its time, and the device's work stayed: never beyond its critical path.
+double ceiling_without(const RuleInput& input, double share);
+// The same where the device's work becomes that of `changed`.
+double ceiling_without(const RuleInput& input, double share, const predict::StreamReplayInput& changed);
+
+// What no setting of the loader takes out of a step: its CPU time on the cores that can be had, the training
+// thread's own work, and handing over batches one at a time.
+double loader_floor_ms(const RuleInput& input, const predict::LoaderReplayInput& loader, int most_workers);
+
+// Of another setting of the loader that removes at most `share` of the step.
+double loader_ceiling(const RuleInput& input, const predict::LoaderReplayInput& loader, double share,
+                      int most_workers);
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/ranking.h"
+
+#include <algorithm>
+#include <cmath>
+#include <tuple>
+
+#include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/idle_gaps.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+constexpr double kLargeSpeedup = 1.10;
+
+double recovered(double speedup) {
+  return speedup > 1 ? 1 - 1 / speedup : 0;
+}
+
+double upper_bound(const Finding& finding) {
+  double ceiling = finding.ceiling_speedup.value_or(1);
+  if (finding.lost_share < 1) ceiling = std::min(ceiling, 1 / (1 - finding.lost_share));
+  return recovered(ceiling);
+}
+
+// What is known to be gained, then what is expected, then what may be.
+using Strength = std::tuple<double, double, double>;
+Strength strength(const Finding& finding) {
+  if (!finding.prediction) return {expected_recovery(finding), 0, upper_bound(finding)};
+  const predict::Estimate& speedup = finding.prediction->speedup;
+  return {recovered(speedup.low), recovered(speedup.expected), recovered(speedup.high)};
+}
+
+// Both about the same part of the step, and only the gain of `a` is predicted; or neither is, and `a` is an
+// option of the loader: the bound of that comes from a replay, the other from a share.
+bool is_better_known(const Finding& a, const Finding& b) {
+  if (!a.bottleneck || a.bottleneck != b.bottleneck || b.prediction) return false;
+  const auto is_option = [](const Finding& f) { return std::holds_alternative<LoaderChange>(f.fix.change); };
+  return a.prediction || (is_option(a) && !is_option(b));
+}
+
+// Gains that differ by less than 1% of the step are equal: then the order of rules.def decides.
+bool is_stronger(const Strength& a, const Strength& b) {
+  constexpr double kSame = 0.01;
+  const auto [low_a, expected_a, high_a] = a;
+  const auto [low_b, expected_b, high_b] = b;
+  if (std::abs(low_a - low_b) >= kSame) return low_a > low_b;
+  if (std::abs(expected_a - expected_b) >= kSame) return expected_a > expected_b;
+  return high_a > high_b + kSame;
+}
+
+bool is_symptom_of(const Finding& symptom, const Finding& cause) {
+  return cause.is_complaint() && symptom.is_complaint() && symptom.distorts.empty() && symptom.bottleneck &&
+         std::ranges::find(cause.distorts, *symptom.bottleneck) != cause.distorts.end();
+}
+
+// The recorded job after `finding`, for the rules that are asked next.
+class Applied {
+ public:
+  explicit Applied(const RuleInput& recorded) : input_(recorded) {}
+
+  const RuleInput& input() const { return input_; }
+  const std::string& words() const { return words_; }
+  size_t count() const { return count_; }
+
+  void apply(const Finding& finding) {
+    words_ += (words_.empty() ? "" : ", ") + finding.fix.summary;
+    ++count_;
+    const double saved_ms = input_.now_ms - finding.prediction->value.expected;
+    input_.now_ms = finding.prediction->value.expected;
+    if (set_loader(finding.fix.change)) return;
+    shorten_training(saved_ms);
+    if (!finding.timeline) return;
+    timeline_ = finding.timeline;
+    assume_streams(input_, *timeline_);
+  }
+
+ private:
+  const predict::LoaderReplayInput* loader() const {
+    return input_.loader ? input_.loader : input_.producers ? &input_.producers->loader : nullptr;
+  }
+
+  bool set_loader(const Change& change) {
+    if (!loader()) return false;
+    predict::LoaderSetting setting = input_.assumed_loader.value_or(loader()->setting);
+    if (!advise::apply(change, setting)) return false;
+    input_.assumed_loader = setting;
+    const double recorded = predict::replay(*loader(), loader()->setting).wait_ms;
+    input_.input_factor = recorded > 0 ? predict::replay(*loader(), setting).wait_ms / recorded : 1;
+    if (!input_.streams || timeline_) return true;  // a changed timeline stays as it is
+    streams_ = with_assumed_input(input_);
+    assume_streams(input_, streams_);
+    return true;
+  }
+
+  // A training thread that does less between two batches asks for the next one earlier, and may have to wait.
+  void shorten_training(double saved_ms) {
+    if (!input_.loader || saved_ms <= 0) return;
+    const double think_ms = predict::replay(*input_.loader, input_.loader_setting()).think_ms;
+    if (think_ms <= 0) return;
+    const double left = std::max(0.0, 1 - saved_ms / think_ms);
+    loader_ = *input_.loader;
+    for (predict::ReplayEpoch& epoch : loader_.epochs)
+      for (predict::BatchCost& batch : epoch.batches) batch.think_ns *= left;
+    input_.loader = &loader_;
+  }
+
+  RuleInput input_;
+  std::string words_;
+  size_t count_ = 0;
+  predict::StreamReplayInput streams_;
+  std::shared_ptr<const predict::StreamReplayInput> timeline_;
+  predict::LoaderReplayInput loader_;
+};
+
+// A rule compares replays with each other; the prediction starts from the recorded step, and decides. One
+// that may as well be a loss is named only where a large gain is expected.
+bool is_worth_naming(const Finding& finding) {
+  if (!finding.is_complaint()) return true;
+  if (!finding.prediction) return finding.ceiling_speedup.value_or(kLeastSpeedup) >= kLeastSpeedup;
+  const predict::Estimate& speedup = finding.prediction->speedup;
+  return speedup.expected >= (speedup.low >= 1 ? kLeastSpeedup : kLargeSpeedup);
+}
+
+std::vector<Finding> evaluate_rules(const RuleInput& input, const std::vector<Finding>& except) {
+  const bool has_enough_steps = input.rank.steps.size() >= kLeastSteps;
+  std::vector<Finding> findings;
+  for (const Rule* rule : all_rules()) {
+    if (find(except, rule->id) || (!has_enough_steps && !rule->without_steps)) continue;
+    auto finding = rule->evaluate(input);
+    if (finding && is_worth_naming(*finding)) findings.push_back(std::move(*finding));
+  }
+  return findings;
+}
+
+// Other programs that take the core now and then make any change look good that lets the GPU run ahead. What
+// would gain nothing on a machine of its own is no cause in this job.
+void drop_what_only_delay_explains(const RuleInput& input, std::vector<Finding>& findings) {
+  constexpr double kLeastDelay = 0.01;  // of the step; what is not worth a finding needs 3%
+  if (!input.streams || input.rank.share(attribute::Category::Sched) < kLeastDelay) return;
+  const auto by_timeline = [](const Finding& finding) {
+    return finding.prediction && std::holds_alternative<StreamChange>(finding.fix.change);
+  };
+  if (std::ranges::none_of(findings, by_timeline)) return;
+  const predict::StreamReplayInput timeline = without_run_delay(input);
+  RuleInput quiet = input;
+  quiet.streams = &timeline;
+  assume_streams(quiet, timeline);
+  quiet.now_ms = quiet.assumed_step_ms;
+  const std::vector<Finding> without = evaluate_rules(quiet, {});
+  std::erase_if(findings,
+                [&](const Finding& finding) { return by_timeline(finding) && !find(without, finding.id); });
+}
+
+std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Finding>& except) {
+  std::vector<Finding> findings = evaluate_rules(input, except);
+  drop_what_only_delay_explains(input, findings);
+  return findings;
+}
+
+bool changes_what_follows(const Finding& finding) {
+  return finding.is_complaint() && finding.prediction && !finding.is_conditional;
+}
+
+// Those that gain much applied alone and nothing on top of the others: one may be easier to do than the
+// other.
+void add_alternatives(std::vector<Finding>& ranked, std::vector<Finding> alone) {
+  for (Finding& finding : alone) {
+    if (!changes_what_follows(finding) || find(ranked, finding.id)) continue;
+    if (finding.prediction->speedup.low < kLargeSpeedup) continue;
+    finding.alone = finding.prediction;
+    finding.is_alternative = true;
+    ranked.push_back(std::move(finding));
+  }
+}
+
+std::optional<predict::Prediction> all_together(const RuleInput& recorded, const Finding& last) {
+  predict::Prediction together = *last.prediction;
+  if (together.metric != "step_ms") return std::nullopt;
+  together.now = recorded.now_ms;
+  const auto speedup = [&](double ms) { return ms > 0 ? together.now / ms : 0; };
+  together.speedup = {speedup(together.value.high), speedup(together.value.expected),
+                      speedup(together.value.low)};
+  return together;
+}
+
+// `first`: the id of the finding to begin with; empty: the best.
+RankedFindings rank_from(const RuleInput& recorded, const std::vector<Finding>& alone,
+                         const std::string& first) {
+  RankedFindings result;
+  std::vector<Finding>& ranked = result.findings;
+  Applied applied(recorded);
+  for (std::vector<Finding> open = alone; !open.empty();) {
+    auto best = best_of(open);
+    if (ranked.empty() && !first.empty()) best = std::ranges::find(open, first, &Finding::id);
+    ranked.push_back(std::move(*best));
+    open.erase(best);
+    Finding& next = ranked.back();
+    if (const Finding* by_itself = find(alone, next.id)) next.alone = by_itself->prediction;
+    if (next.prediction && applied.count() > 0 && !next.is_conditional)
+      next.prediction->assumptions.emplace_back("applied after: " + applied.words());
+    if (!changes_what_follows(next)) continue;
+    applied.apply(next);
+    if (applied.count() > 1) result.together = all_together(recorded, next);
+    open = evaluate_all(applied.input(), ranked);
+  }
+  return result;
+}
+
+const Finding* fastest_alone(const std::vector<Finding>& alone) {
+  const Finding* fastest = nullptr;
+  for (const Finding& finding : alone) {
+    if (!changes_what_follows(finding) || finding.prediction->metric != "step_ms") continue;
+    if (!fastest || finding.prediction->value.expected < fastest->prediction->value.expected)
+      fastest = &finding;
+  }
+  return fastest;
+}
+
+// The step with everything applied that is predicted.
+double end_ms(const RuleInput& recorded, const RankedFindings& ranked) {
+  if (ranked.together) return ranked.together->value.expected;
+  const Finding* first = fastest_alone(ranked.findings);
+  return first ? first->prediction->value.expected : recorded.now_ms;
+}
+
+}  // namespace
+
+double expected_recovery(const Finding& finding) {
+  if (!finding.is_complaint()) return 0;
+  if (finding.alone) return recovered(finding.alone->speedup.low);
+  if (finding.prediction) return recovered(finding.prediction->speedup.low);
+  return finding.bottleneck ? upper_bound(finding) / 2 : 0;
+}
+
+std::vector<Finding>::iterator best_of(std::vector<Finding>& findings) {
+  const auto is_candidate = [&](const Finding& finding) {
+    return std::ranges::none_of(findings, [&](const Finding& other) {
+      return is_symptom_of(finding, other) || (other.is_complaint() == finding.is_complaint() &&
+                                               finding.distorts.empty() && is_better_known(other, finding));
+    });
+  };
+  // What distorts the recording counts as much as what it may cause.
+  const auto strength_of = [&](const Finding& finding) {
+    auto most = strength(finding);
+    for (const Finding& other : findings)
+      if (is_symptom_of(other, finding)) most = std::max(most, strength(other));
+    return most;
+  };
+  auto best = findings.end();
+  for (auto finding = findings.begin(); finding != findings.end(); ++finding) {
+    if (!is_candidate(*finding)) continue;
+    const bool is_better = best == findings.end() || (finding->is_complaint() && !best->is_complaint()) ||
+                           (finding->is_complaint() == best->is_complaint() &&
+                            is_stronger(strength_of(*finding), strength_of(*best)));
+    if (is_better) best = finding;
+  }
+  return best;
+}
+
+void sort_by_recovery(std::vector<Finding>& findings) {
+  std::vector<Finding> sorted, alternatives;
+  for (std::vector<Finding> open = std::move(findings); !open.empty();) {
+    const auto best = best_of(open);
+    (best->is_alternative ? alternatives : sorted).push_back(std::move(*best));
+    open.erase(best);
+  }
+  std::ranges::move(alternatives, std::back_inserter(sorted));
+  findings = std::move(sorted);
+}
+
+RankedFindings rank_findings(const RuleInput& recorded) {
+  const std::vector<Finding> alone = evaluate_all(recorded, {});
+  RankedFindings ranked = rank_from(recorded, alone, "");
+  // Low ends decide the order; where that leads to less than one change alone is expected to bring, start
+  // there.
+  const auto fastest = fastest_alone(alone);
+  if (fastest && end_ms(recorded, ranked) > fastest->prediction->value.expected * kLeastSpeedup) {
+    RankedFindings other = rank_from(recorded, alone, fastest->id);
+    if (end_ms(recorded, other) < end_ms(recorded, ranked)) ranked = std::move(other);
+  }
+  add_alternatives(ranked.findings, alone);
+  if (first_complaint(ranked.findings))
+    std::erase_if(ranked.findings, [](const Finding& f) { return f.id == "healthy"; });
+  return ranked;
+}
+
+}  // namespace gpuwatch::advise

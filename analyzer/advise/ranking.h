@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// The order of findings, and what they gain one on top of the other. Pure functions.
+//
+// What comes first is what a user should do first: the change with the largest gain that is known. A gain is
+// known by its low end; of an upper bound only half is counted, because it says no more than that the gain is
+// somewhere between nothing and that. Among changes for one bottleneck, a predicted one comes before upper
+// bounds, however high, and a loader's option before changes of the code: they are about the same time.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "analyzer/advise/rule.h"
+
+namespace gpuwatch::advise {
+
+// Of the step, what can be counted on: see above. 0 where a change may as well lose.
+double expected_recovery(const Finding& finding);
+
+// The finding to apply first; end() only of an empty range. `info` comes after all complaints.
+std::vector<Finding>::iterator best_of(std::vector<Finding>& findings);
+// In that order.
+void sort_by_recovery(std::vector<Finding>& findings);
+
+struct RankedFindings {
+  std::vector<Finding> findings;  // best first, alternatives last
+  std::optional<predict::Prediction> together;
+};
+
+// Evaluates all rules on one rank, each finding predicted on top of those before it: one that gains nothing
+// any more becomes an alternative, one that only shows once the first is applied (a longer buffer for more
+// workers) appears.
+RankedFindings rank_findings(const RuleInput& recorded);
+
+}  // namespace gpuwatch::advise

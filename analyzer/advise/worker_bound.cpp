@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/worker_bound.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/machine.h"
+#include "analyzer/advise/read_scaling.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+// Of /dev/shm, as in the rule shm-limit: samples once a second miss the peaks.
+constexpr double kShmRoom = 0.7;
+constexpr double kNoLimit = 1e9;
+
+// Batches that /dev/shm holds for each rank, by what the recorded ones took at most; kNoLimit where that was
+// not seen.
+double batches_in_shm(const RuleInput& input) {
+  const double size = number_fact(input.process, "shm_bytes");
+  double used = 0;
+  for (const model::MachineSample& sample : input.process.machine_samples)
+    used = std::max(used, double(sample.shm_used_bytes));
+  if (size <= 0 || used <= 0 || !input.loader || input.loader->setting.workers < 1) return kNoLimit;
+  const predict::LoaderSetting& recorded = input.loader->setting;
+  const double in_flight = double(recorded.workers) * std::max(recorded.prefetch_factor, 1);
+  return kShmRoom * size / used * in_flight;
+}
+
+std::string core_words(const RuleInput& input, double cores) {
+  if (input.ranks_on_host > 1)
+    return fmt::format("each of the {} ranks on this machine gets {:.3g} of its {} CPU cores",
+                       input.ranks_on_host, cores, input.process.cpu_count);
+  return fmt::format("this job gets {:.3g} CPU core{}", cores, cores == 1 ? "" : "s");
+}
+
+}  // namespace
+
+double cores_of_rank(const RuleInput& input) {
+  double cores = std::max(1u, input.process.cpu_count);
+  const double quota = cpu_quota(input.process);
+  if (quota > 0) cores = std::min(cores, quota);
+  return cores / std::max(1, input.ranks_on_host);
+}
+
+double cpu_share(const RuleInput& input, const predict::LoaderReplayInput& loader) {
+  double cpu = 0, service = 0, batches = 0;
+  for (const predict::ReplayEpoch& epoch : loader.epochs) {
+    for (const predict::BatchCost& batch : epoch.batches) {
+      cpu += batch.cpu_ns;
+      service += batch.service_ns;
+      ++batches;
+    }
+  }
+  if (service <= 0) return 1;
+  // A fetch that waits for its library's threads hardly computes itself; its worker does.
+  const InputFacts* facts = input.facts;
+  if (facts && facts->sampled_batches > 0)
+    cpu = std::max(cpu, batches * facts->sampled_worker_cpu_ns / facts->sampled_batches);
+  return cpu / service;
+}
+
+WorkerBound worker_bound(const RuleInput& input, const predict::LoaderReplayInput& loader,
+                         const predict::LoaderSetting& setting) {
+  WorkerBound bound;
+  const double share = cpu_share(input, loader), cores = cores_of_rank(input);
+  // A worker a core at least: what training leaves of the cores, the replay knows.
+  const double by_cpu = std::floor(cores / std::max(share, 1e-3));
+  if (by_cpu < bound.most) {
+    bound.most = std::max(1, int(by_cpu));
+    bound.cause =
+        fmt::format("a worker computes {:.0f}% of its time, and {}", 100 * share, core_words(input, cores));
+  }
+  const double by_shm = std::floor(batches_in_shm(input) / std::max(setting.prefetch_factor, 1));
+  if (by_shm < bound.most) {
+    bound.most = std::max(1, int(by_shm));
+    bound.cause = fmt::format("/dev/shm of {:.0f} MiB holds the batches of {} worker{}",
+                              number_fact(input.process, "shm_bytes") / (1 << 20), bound.most,
+                              bound.most == 1 ? "" : "s");
+  }
+  if (bound.cause.empty()) bound.cause = fmt::format("more than {} are not predicted", kMostWorkers);
+  bound.most = std::max(bound.most, loader.setting.workers);
+  return bound;
+}
+
+predict::LoaderSetting setting_before(const RuleInput& input, const predict::LoaderReplayInput& loader) {
+  return input.assumed_loader.value_or(loader.setting);
+}
+
+int best_workers(const RuleInput& input, const predict::LoaderReplayInput& loader,
+                 predict::LoaderSetting setting) {
+  constexpr int kInVain = 2;  // as many again without a gain: no more will help
+  const int most = worker_bound(input, loader, setting).most;
+  const Reads reads(input, loader);
+  std::vector<double> steps_ms;
+  double best = 0;
+  int best_count = 1;
+  for (setting.workers = 1; setting.workers <= most && setting.workers <= kInVain * best_count + 2;
+       ++setting.workers) {
+    steps_ms.push_back(reads.step_ms(setting));
+    if (best > 0 && steps_ms.back() * kWithinBestCount > best) continue;
+    best = steps_ms.back();
+    best_count = setting.workers;
+  }
+  best = *std::ranges::min_element(steps_ms);
+  return int(std::ranges::find_if(steps_ms, [&](double ms) { return ms <= best * kWithinBestCount; }) -
+             steps_ms.begin()) +
+         1;
+}
+
+int most_prefetched(const RuleInput& input, const predict::LoaderSetting& setting, int most) {
+  const double by_shm = batches_in_shm(input) / std::max(setting.workers, 1);
+  return std::clamp(int(std::min(by_shm, double(most))), std::max(setting.prefetch_factor, 1),
+                    std::max(most, setting.prefetch_factor));
+}
+
+}  // namespace gpuwatch::advise

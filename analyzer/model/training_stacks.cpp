@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/training_stacks.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace gpuwatch::model {
+namespace {
+
+bool is_within(const std::vector<TimeSpan>& intervals, Ns time) {
+  const auto next = std::upper_bound(intervals.begin(), intervals.end(), time,
+                                     [](Ns at, const TimeSpan& interval) { return at < interval.begin; });
+  return next != intervals.begin() && time < std::prev(next)->end;
+}
+
+}  // namespace
+
+std::vector<SeenFunction> training_functions(const Run& run, const Process& process,
+                                             const std::vector<TimeSpan>& intervals) {
+  FunctionTallies tallies;
+  std::unordered_map<uint32_t, std::optional<StackFrame>> known;
+  for (const Thread& thread : process.threads) {
+    for (const WorkerStack& sample : thread.worker_stacks) {
+      if (sample.pid != process.pid || !is_within(intervals, sample.time)) continue;
+      const auto [entry, is_new] = known.try_emplace(sample.text);
+      if (is_new) entry->second = users_line(run, sample.text);
+      if (entry->second) tallies.add(*entry->second, double(sample.weight));
+    }
+  }
+  std::vector<SeenFunction> functions = tallies.by_share();
+  size_t samples = 0;
+  for (const SeenFunction& function : functions) samples += function.samples;
+  if (samples < kLeastStackSamples) functions.clear();
+  return functions;
+}
+
+std::optional<SeenFunction> main_training_function(const Run& run, const Process& process,
+                                                   const std::vector<TimeSpan>& intervals) {
+  constexpr double kLeastShare = 0.5;
+  const std::vector<SeenFunction> functions = training_functions(run, process, intervals);
+  if (functions.empty() || functions.front().share < kLeastShare) return std::nullopt;
+  return functions.front();
+}
+
+}  // namespace gpuwatch::model

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where in the script the training thread was seen at work: stack samples that a thread of the recorder took
+// of it (hooks/stacks/training_stacks.h), some 16 a second. Pure functions; nanoseconds.
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "analyzer/model/run.h"
+#include "analyzer/model/stacks.h"
+
+namespace gpuwatch::model {
+
+// Fewer samples name no place: 5 of 10 at one place mean that it has more than a fifth (binomial, 95%).
+inline constexpr size_t kLeastStackSamples = 10;
+
+// The user's functions that the samples within `intervals` (sorted, disjoint) were in, by share, largest
+// first; empty if there are fewer than kLeastStackSamples.
+std::vector<SeenFunction> training_functions(const Run& run, const Process& process,
+                                             const std::vector<TimeSpan>& intervals);
+
+// The one of them that has half of the samples or more.
+std::optional<SeenFunction> main_training_function(const Run& run, const Process& process,
+                                                   const std::vector<TimeSpan>& intervals);
+
+}  // namespace gpuwatch::model

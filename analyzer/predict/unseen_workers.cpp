@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/predict/unseen_workers.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyzer/model/quantile.h"
+#include "analyzer/predict/hand_over.h"
+
+namespace gpuwatch::predict {
+namespace {
+
+using model::Batch;
+using model::LoaderEpoch;
+using model::Process;
+
+// A batch of one tensor: 0.7 ms was the one constant that fitted 14 PyTorch loader configurations (workers 1
+// to 4, prefetch 1 to 4) on a desktop-class machine. Each tensor has a file descriptor of its own that is
+// handed over: 1, 2, 5 and 10 tensors took 0.94, 1.34, 1.62 and 2.37 ms of CPU time on both sides, of which a
+// tensor is a ninth of the time of a batch of one.
+constexpr double kTransferNs = 0.6e6;
+constexpr double kTensorNs = 0.1e6;
+constexpr double kTransferSpread = 2;  // either way, from machine to machine
+
+// Batches of 1 and 10 MB took a worker 0.42 ms more for each MB than the training thread, which gets the
+// memory of the last batch again; the first use 0.05 to 0.35 ms for each MB. Both are page faults, 1.7 us
+// each in a virtual machine; without one they take a third.
+constexpr double kShareNsPerByte = 0.3, kLeastShareNsPerByte = 0.12, kMostShareNsPerByte = 0.5;
+constexpr double kFirstUseNsPerByte = 0.12, kLeastFirstUseNsPerByte = 0.04, kMostFirstUseNsPerByte = 0.35;
+
+// glibc's malloc returns a larger block to the system at once (DEFAULT_MMAP_THRESHOLD_MAX): then new pages
+// are part of the inline fetch, too. 40 MB took 19 ms inline and 22.5 in a worker.
+constexpr double kAlwaysNewBytes = 32 << 20;
+constexpr double kShareOfAlwaysNew = 0.25;
+
+// Whether the transforms are Python code, which keeps the interpreter's lock, cannot be seen inline.
+constexpr double kKeepsLock = 1000;
+
+// Four forked workers took 40 to 55 ms from the construction to the first batch on a desktop-class machine,
+// of a process as small as one that only imported PyTorch.
+constexpr double kStartNs = 5e6, kComeUpNs = 25e6, kFirstSendNs = 5e6, kStopNs = 5e6, kResetNs = 5e6;
+// A fork copies the page tables of memory that is the process's own, and an exit gives them back: with 1 GB
+// more, one took 15 and the other 25 ms more.
+constexpr double kPlainProcessBytes = 0.35e9;
+constexpr double kForkNsPerByte = 15e6 / 1e9, kExitNsPerByte = 25e6 / 1e9;
+// A worker that is no fork starts Python and imports PyTorch and the script: 1.6 s for a script that imports
+// nothing else. Its end takes 0.03 to 0.7 s.
+constexpr double kImportNs = 2e9, kStopSpawnedNs = 0.2e9;
+constexpr double kStartSpread = 2;  // either way
+
+// Computing beside other computing: fetches took 2 to 6 % more CPU time in workers than inline, training 6 to
+// 10 %, where a batch was small. What decides, how much of the work is bound by memory and whether two
+// CPUs are one core's hardware threads, is not known.
+constexpr double kCompanyLoss = 0.03, kMostCompanyLoss = 0.12;
+
+double mean_of_batches(const std::vector<const LoaderEpoch*>& epochs, double (*value)(const Batch&),
+                       double otherwise) {
+  Mean mean;
+  for (const LoaderEpoch* epoch : epochs)
+    for (const Batch& batch : epoch->batches)
+      if (batch.tensors > 0) mean.add(value(batch));
+  return mean.value(otherwise);
+}
+
+double rss_bytes(const Process& process) {
+  double most = 0;
+  for (const model::MachineSample& sample : process.machine_samples)
+    most = std::max(most, double(sample.rss_bytes));
+  return most;
+}
+
+// Of the first fetch of the run, the computing beyond that of all others: what is imported, compiled or
+// opened on first use. A forked worker does it again, because its parent has not. 0 where it is not the
+// longest: then batches differ by as much.
+double first_fetch_ns(const Process& process, uint32_t loader) {
+  double first = 0, longest = 0;
+  std::vector<double> others;
+  bool is_first = true;
+  for (const LoaderEpoch& epoch : process.epochs) {
+    if (epoch.loader != loader) continue;
+    for (const Batch& batch : epoch.batches) {
+      if (!was_fetched(batch)) continue;
+      const double cpu = double(batch.fetch_cpu_ns);
+      if (std::exchange(is_first, false)) {
+        if (batch.index > 0) return 0;  // the beginning was not recorded
+        first = cpu;
+        continue;
+      }
+      longest = std::max(longest, cpu);
+      others.push_back(cpu);
+    }
+  }
+  return others.empty() || first <= longest ? 0 : first - model::median(std::move(others));
+}
+
+void set_starts(Restart& restart, double factor) {
+  for (double* cost : {&restart.start_ns, &restart.come_up_ns, &restart.first_send_ns, &restart.stop_ns})
+    *cost *= factor;
+}
+
+void set_transport(HandOver& hand_over, double take_factor, double share, double first_use) {
+  hand_over.take_ns *= take_factor;
+  hand_over.share_ns_per_byte *= share / kShareNsPerByte;
+  hand_over.first_use_ns_per_byte *= first_use / kFirstUseNsPerByte;
+}
+
+// If it was the fetch that the helpers of the training thread helped, it takes as much longer in a worker.
+void give_helpers_to_fetches(LoaderReplayInput& recording) {
+  recording.fetch_helpers_ns += recording.helpers_ns;
+  recording.think_cores = std::min(recording.think_cores, 1.0);
+}
+
+// All of its help was waiting for work, spinning: OpenMP's threads do between two parallel regions.
+void take_no_help(LoaderReplayInput& recording) {
+  recording.fetch_helpers_ns = 0;
+}
+
+}  // namespace
+
+HandOver assume_hand_over(const std::vector<const LoaderEpoch*>& epochs) {
+  const double tensors = mean_of_batches(
+      epochs, [](const Batch& b) { return double(b.tensors); }, 1);
+  const double bytes = mean_of_batches(
+      epochs, [](const Batch& b) { return double(b.bytes); }, 0);
+  HandOver result;
+  result.take_ns = kTransferNs + kTensorNs * tensors;
+  result.share_ns_per_byte = kShareNsPerByte * (bytes > kAlwaysNewBytes ? kShareOfAlwaysNew : 1);
+  result.first_use_ns_per_byte = kFirstUseNsPerByte;
+  return result;
+}
+
+Restart assume_restart(const Process& process, uint32_t loader) {
+  Restart result{.start_ns = kStartNs,
+                 .come_up_ns = kComeUpNs,
+                 .first_send_ns = kFirstSendNs,
+                 .stop_ns = kStopNs,
+                 .reset_ns = kResetNs};
+  const std::string& method = process.loaders[loader].start_method;
+  result.first_fetch_ns = first_fetch_ns(process, loader);
+  if (method == "spawn" || method == "forkserver") {
+    result.come_up_ns = kImportNs;
+    result.stop_ns = kStopSpawnedNs;
+    return result;
+  }
+  const double own_bytes = std::max(0.0, rss_bytes(process) - kPlainProcessBytes);
+  result.start_ns += kForkNsPerByte * own_bytes;
+  result.stop_ns += kExitNsPerByte * own_bytes;
+  return result;
+}
+
+double assumed_company_loss() {
+  return kCompanyLoss;
+}
+
+Estimate unseen_range(const LoaderReplayInput& recording, const LoaderSetting& setting, double expected_ms) {
+  double below = 0, above = 0;
+  const auto ask = [&](auto change) {
+    LoaderReplayInput other = recording;
+    change(other);
+    const double off = replay(other, setting).step_ms - expected_ms;
+    (off < 0 ? below : above) += off * off;
+  };
+  ask([](LoaderReplayInput& other) {
+    set_transport(other.hand_over, kTransferSpread, kMostShareNsPerByte, kMostFirstUseNsPerByte);
+  });
+  ask([](LoaderReplayInput& other) {
+    set_transport(other.hand_over, 1 / kTransferSpread, kLeastShareNsPerByte, kLeastFirstUseNsPerByte);
+  });
+  ask([](LoaderReplayInput& other) { other.hand_over.busy_factor = kKeepsLock; });
+  ask([](LoaderReplayInput& other) { other.company_loss = kMostCompanyLoss; });
+  ask([](LoaderReplayInput& other) { other.company_loss = 0; });
+  if (recording.helpers_ns > 0) ask(give_helpers_to_fetches);
+  if (recording.fetch_helpers_ns > 0) ask(take_no_help);
+  if (recording.epochs.size() > 1) {
+    ask([](LoaderReplayInput& other) { set_starts(other.restart, kStartSpread); });
+    ask([](LoaderReplayInput& other) { set_starts(other.restart, 1 / kStartSpread); });
+    if (recording.restart.first_fetch_ns > 0)
+      ask([](LoaderReplayInput& other) { other.restart.first_fetch_ns = 0; });
+  }
+  return {expected_ms - std::sqrt(below), expected_ms, expected_ms + std::sqrt(above)};
+}
+
+}  // namespace gpuwatch::predict

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whose time between launches is: the framework's (`launch-bound`) or the script's (`host-work`), for gaps of
+// any length.
+#include <gtest/gtest.h>
+
+#include "analyzer/advise/diagnose.h"
+#include "tests/unit/analyzer/synthetic_run.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+using test::Action;
+using trace::OpClass;
+using Shares = std::initializer_list<std::pair<Category, double>>;
+
+constexpr size_t kSteps = 100;
+
+test::Job job_of(const std::vector<Action>& step, Shares shares, bool is_torch) {
+  test::Job job = test::make_device_job(step, kSteps);
+  if (!is_torch) job.process().facts.clear();
+  test::set_shares(job, shares);
+  return job;
+}
+
+std::optional<Finding> find(const test::Job& job, const std::string& id) {
+  for (const Finding& finding : diagnose(job.run, job.ranks).findings)
+    if (finding.id == id) return finding;
+  return std::nullopt;
+}
+
+void expect_achieved(const std::optional<Finding>& finding, const std::vector<Action>& fixed) {
+  ASSERT_TRUE(finding && finding->prediction);
+  const double really = test::device_step_us(fixed, kSteps) / 1e3;
+  EXPECT_LE(finding->prediction->value.low, really * 1.001);
+  EXPECT_GE(finding->prediction->value.high, really * 0.999);
+}
+
+// fully_shard, deep module trees: 0.3 ms of hooks before each launch.
+const std::vector<Action> kSharded(100, Action{.gap_us = 300, .cost_us = 5, .device_us = 30});
+const Shares kSharded90 = {{Category::LaunchDispatch, 0.89}, {Category::LaunchApi, 0.01}};
+
+TEST(HostGaps, EvenGapsAreTheFrameworks) {
+  const test::Job job = job_of(kSharded, kSharded90, true);
+  const auto finding = find(job, "launch-bound");
+  ASSERT_TRUE(finding);
+  EXPECT_FALSE(finding->prediction);  // torch.compile was measured with shorter ones only
+  EXPECT_GT(*finding->ceiling_speedup, 5);
+  EXPECT_LE(*finding->ceiling_speedup, 30.5 / 3);  // the GPU computes for 3 ms
+  EXPECT_FALSE(find(job, "host-work"));
+}
+
+TEST(HostGaps, EvenGapsOutsideOfAFrameworkGoWithAGraph) {
+  const auto finding = find(job_of(kSharded, kSharded90, false), "launch-bound");
+  std::vector<Action> graph(100, Action{.cost_us = 0.01, .device_us = 30});
+  graph[0].gap_us = 300;
+  expect_achieved(finding, graph);
+}
+
+TEST(HostGaps, OnePlaceThatTakesLongerIsTheScripts) {
+  std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 10});
+  step[20].gap_us = 700;
+  const Shares shares = {{Category::LaunchDispatch, 0.6}};
+  const auto finding = find(job_of(step, shares, true), "host-work");
+  step[20].gap_us = 0;
+  expect_achieved(finding, step);
+  step[20].gap_us = 8;
+  EXPECT_FALSE(find(job_of(step, {{Category::LaunchDispatch, 0.3}}, true), "host-work"));
+}
+
+// Six launches a step are no framework's.
+TEST(HostGaps, AFewLaunchesFarApartAreTheScripts) {
+  const std::vector<Action> step(6, Action{.gap_us = 400, .cost_us = 4, .device_us = 50});
+  const auto finding = find(job_of(step, {{Category::LaunchDispatch, 0.85}}, false), "host-work");
+  expect_achieved(finding, std::vector<Action>(6, Action{.cost_us = 4, .device_us = 50}));
+  EXPECT_FALSE(find(job_of(step, {{Category::LaunchDispatch, 0.85}}, false), "launch-bound"));
+}
+
+// A busy neighbour: the host loses its core for 2 ms once a step, each time before another launch.
+TEST(HostGaps, AHostThatIsLateSomewhereElseEachTimeWorksOnNothing) {
+  std::vector<Action> steps;
+  for (size_t step = 0; step < kSteps; ++step)
+    for (size_t i = 0; i < 100; ++i)
+      steps.push_back({.gap_us = i == step * 37 % 100 ? 2000.0 : 20.0, .cost_us = 4, .device_us = 5});
+  test::Job job = test::make_device_job(steps, 1);
+  const model::Step all = job.rank().steps.front().step;
+  std::vector<model::TimeSpan> each;
+  const auto& calls = job.process().threads[0].calls;
+  for (size_t i = 0; i < calls.size(); i += 100)
+    each.push_back({i ? calls[i - 1].end : all.begin,
+                    i + 100 < calls.size() ? calls[i + 99].end : std::max(all.end, calls.back().end)});
+  test::set_steps(job, each);
+  test::set_shares(job, {{Category::LaunchDispatch, 0.4}, {Category::HostCompute, 0.4}});
+  EXPECT_FALSE(find(job, "host-work"));
+  EXPECT_TRUE(find(job, "launch-bound"));
+}
+
+// 8 ms of metrics, of which other programs take 4: half of the idle time is not the script's, the work is.
+TEST(HostGaps, WorkThatLosesItsCoreIsStillTheScripts) {
+  const std::vector<Action> step = {{.gap_us = 8000, .cost_us = 5, .device_us = 1000}, {.device_us = 1000}};
+  test::Job job = job_of(step, {{Category::HostCompute, 0.2}, {Category::Sched, 0.5}}, false);
+  for (const model::HostCall& call : job.process().threads[0].calls) {
+    const model::Ns begin = call.begin - 6'000'000;
+    if (&call - job.process().threads[0].calls.data() == 0 || (&call)->begin - (&call - 1)->end < 1'000'000)
+      continue;
+    job.rank().slices.push_back({begin, begin + 4'000'000, Category::Sched, 0, model::kNone});
+    job.rank().slices.push_back({begin + 4'000'000, call.begin, Category::HostCompute, 0, model::kNone});
+  }
+  const auto finding = find(job, "host-work");
+  ASSERT_TRUE(finding);
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_LT(finding->prediction->value.expected, 7);
+}
+
+// torch.compile(mode="reduce-overhead"): few launches are left to save.
+TEST(HostGaps, AStepOfGraphsNeedsALargerBatch) {
+  const Action graph{.op_class = OpClass::GraphLaunch, .gap_us = 500, .cost_us = 20, .device_us = 200};
+  const auto finding =
+      find(job_of({graph, graph}, {{Category::LaunchDispatch, 0.6}, {Category::LaunchApi, 0.02}}, true),
+           "launch-bound");
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(setting_name(finding->fix.change), "batch_size");
+  ASSERT_TRUE(finding->ceiling_speedup);
+  EXPECT_LE(*finding->ceiling_speedup, 1 / (1 - 0.62) + 0.01);
+  EXPECT_FALSE(find(job_of({graph, graph}, {}, true), "launch-bound"));
+}
+
+// A graph of the forward pass, and an optimizer that launches one kernel after the other.
+TEST(HostGaps, LaunchesBesideAGraphAreStillLaunches) {
+  std::vector<Action> step(80, Action{.gap_us = 20, .cost_us = 4, .device_us = 3});
+  step[0] = {.op_class = OpClass::GraphLaunch, .gap_us = 100, .cost_us = 20, .device_us = 200};
+  const auto finding = find(job_of(step, {{Category::LaunchDispatch, 0.7}}, true), "launch-bound");
+  ASSERT_TRUE(finding);
+  EXPECT_EQ(setting_name(finding->fix.change), "CUDA graph");  // not what it has already
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise

@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+// Jobs whose steps are not alike, that feed themselves, that are short, or that end early: what is said of
+// them, and the neighbour of which it is not.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/input_seen.h"
+#include "analyzer/advise/long_steps.h"
+#include "tests/unit/analyzer/synthetic_run.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+using model::Ns;
+using trace::OpClass;
+
+constexpr Ns kMs = 1'000'000;
+constexpr Ns kStart = 1'000 * kMs;
+
+const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
+  for (const Finding& finding : diagnosis.findings)
+    if (finding.id == id) return &finding;
+  return nullptr;
+}
+
+bool says(const std::vector<Limit>& limits, const std::string& words) {
+  return std::ranges::any_of(
+      limits, [&](const Limit& limit) { return limit.sentence.find(words) != limit.sentence.npos; });
+}
+
+// Training on the CPU that feeds itself; steps of `lengths_ms`.
+struct OwnLoop {
+  test::Job job = test::make_loader_job({.workers = 0, .batches = 20});
+  explicit OwnLoop(const std::vector<double>& lengths_ms) {
+    model::Process& process = job.process();
+    process.epochs.clear();
+    process.loaders.clear();
+    process.threads[0].calls.clear();
+    job.run.operations = {{"call", OpClass::Other}};
+    std::vector<model::TimeSpan> steps;
+    Ns at = kStart;
+    for (const double ms : lengths_ms) {
+      steps.push_back({at, at + Ns(ms * kMs)});
+      at = steps.back().end;
+    }
+    process.start = kStart;
+    process.last_seen = at;
+    test::set_steps(job, steps);
+    for (attribute::StepAttribution& step : job.rank().steps) step.step.batches = 0;
+    test::set_shares(job, {});
+  }
+  const model::Step& step(size_t index) { return job.rank().steps[index].step; }
+  // A call at `offset_ms` in a step, with this stack.
+  void call(size_t index, OpClass op_class, double offset_ms, double ms, const std::string& stack) {
+    const Ns begin = step(index).begin + Ns(offset_ms * kMs);
+    model::Thread& thread = job.process().threads[0];
+    thread.calls.push_back({begin, begin + Ns(ms * kMs), 0, 0, model::kNone, 0, op_class, 0});
+    const auto text = uint32_t(job.run.texts.size() + 1000);
+    job.run.texts[text] = stack;
+    thread.stacks.push_back({begin, text});
+    std::ranges::sort(thread.calls, {}, &model::HostCall::begin);
+    std::ranges::sort(thread.stacks, {}, &model::StackAt::begin);
+  }
+  Diagnosis diagnose() { return advise::diagnose(job.run, job.ranks); }
+};
+
+// As nanoGPT evaluates: 200 steps of 20 ms, every 20th with `more_ms` more.
+std::vector<double> every_20th(double more_ms) {
+  std::vector<double> lengths(200, 20);
+  for (size_t i = 10; i < lengths.size(); i += 20) lengths[i] += more_ms;
+  return lengths;
+}
+
+TEST(LongSteps, AreNamedWithTheirDistance) {
+  OwnLoop training(every_20th(260));
+  for (size_t i = 0; i < 200; ++i) training.call(i, OpClass::Sleep, 1, 2, "/home/me/train.py:300 <module>");
+  training.call(30, OpClass::GarbageCollection, 20, 3,
+                "/home/me/train.py:218 estimate_loss\n/home/me/train.py:264 <module>");
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "long-steps");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->title.find("every 20th step takes 260 ms more"), std::string::npos) << finding->title;
+  EXPECT_NE(finding->title.find("in estimate_loss"), std::string::npos) << finding->title;
+  EXPECT_EQ(finding->fix.location, "/home/me/train.py:218");
+  const double share = 10 * 260.0 / (200 * 20 + 10 * 260);
+  EXPECT_NEAR(finding->lost_share, share, 1e-3);
+  ASSERT_TRUE(finding->ceiling_speedup);
+  EXPECT_NEAR(*finding->ceiling_speedup, 1 / (1 - share), 1e-3);
+  EXPECT_FALSE(finding->prediction);
+}
+
+// As PPO does: 16 minibatches, then a rollout.
+TEST(LongSteps, ARolloutNeedsNoStack) {
+  std::vector<double> lengths(160, 5);
+  for (size_t i = 16; i < lengths.size(); i += 16) lengths[i] += 100;
+  OwnLoop training(lengths);
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "long-steps");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->title.find("every 16th step takes 100 ms more"), std::string::npos) << finding->title;
+  EXPECT_EQ(finding->fix.location, "");
+}
+
+// Its environment computes: no call of it is recorded, but the training thread is seen in it.
+TEST(LongSteps, AreNamedByWhereTheTrainingThreadIsSeen) {
+  std::vector<double> lengths(160, 5);
+  for (size_t i = 16; i < lengths.size(); i += 16) lengths[i] += 100;
+  OwnLoop training(lengths);
+  training.job.run.texts[1] = "/home/me/train.py:40 update\n/home/me/train.py:90 <module>";
+  training.job.run.texts[2] = "/home/me/env.py:20 Env.step\n/home/me/train.py:60 rollout";
+  for (Ns at = 0; at < training.step(159).end - kStart; at += 2 * kMs) {
+    const auto& steps = training.job.rank().steps;
+    const auto step = std::ranges::find_if(steps, [&](const auto& s) { return s.step.end > kStart + at; });
+    const bool is_update = kStart + at - step->step.begin < 5 * kMs;
+    training.job.process().threads[0].worker_stacks.push_back(
+        {kStart + at, 2 * kMs, is_update ? 1u : 2u, training.job.process().pid});
+  }
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "long-steps");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.location, "/home/me/env.py:20");
+}
+
+// A host that runs ahead of its GPU and logs the loss every tenth step: nine short steps, and one in which it
+// waits for the GPU to finish all ten.
+TEST(LongSteps, WaitingForABusyGpuIsNone) {
+  std::vector<double> lengths(200, 3);
+  for (size_t i = 9; i < lengths.size(); i += 10) lengths[i] = 270;
+  OwnLoop training(lengths);
+  ASSERT_NE(find(training.diagnose(), "long-steps"), nullptr);  // on a CPU it is work
+  training.job.process().devices.resize(1);
+  training.job.rank().device = 0;
+  training.job.rank().device_observed = true;
+  EXPECT_EQ(find(training.diagnose(), "long-steps"), nullptr);
+}
+
+// Sentences of uneven lengths: some steps have more of the same work.
+TEST(LongSteps, MoreOfTheSameWorkIsNone) {
+  std::vector<double> lengths(200, 20);
+  for (const size_t i : {3, 17, 90, 101, 160}) lengths[i] = 1000;
+  OwnLoop training(lengths);
+  training.job.run.texts[1] = "/home/me/train.py:40 forward\n/home/me/train.py:90 <module>";
+  for (Ns at = kStart; at < training.step(199).end; at += 10 * kMs)
+    training.job.process().threads[0].worker_stacks.push_back({at, 10 * kMs, 1, training.job.process().pid});
+  EXPECT_EQ(find(training.diagnose(), "long-steps"), nullptr);
+}
+
+TEST(LongSteps, OneAfterTheOtherHaveNoDistance) {
+  std::vector<double> lengths(200, 20);
+  for (size_t i = 50; i < 70; ++i) lengths[i] = 500;
+  const Diagnosis diagnosis = OwnLoop(lengths).diagnose();
+  ASSERT_NE(find(diagnosis, "long-steps"), nullptr);
+  EXPECT_NE(find(diagnosis, "long-steps")->title.find("20 of 200 steps"), std::string::npos);
+}
+
+TEST(LongSteps, SmallOnesAreNone) {
+  OwnLoop training(every_20th(15));
+  EXPECT_EQ(find(training.diagnose(), "long-steps"), nullptr);
+}
+
+TEST(LongSteps, FewAtRandomAreTheMachine) {
+  std::vector<double> lengths(200, 20);
+  for (const size_t i : {3, 17, 90, 101, 160}) lengths[i] = 100;
+  EXPECT_EQ(find(OwnLoop(lengths).diagnose(), "long-steps"), nullptr);
+  for (const size_t i : {3, 17, 90, 101, 160}) lengths[i] = 1000;  // half of the time
+  const Diagnosis diagnosis = OwnLoop(lengths).diagnose();
+  ASSERT_NE(find(diagnosis, "long-steps"), nullptr);
+  EXPECT_NE(find(diagnosis, "long-steps")->title.find("5 of 200 steps"), std::string::npos);
+}
+
+// A busy machine: short steps lose their CPU now and then, at no regular distance.
+TEST(LongSteps, TimeSlicesOfOthersAreNone) {
+  std::vector<double> lengths(150, 1);
+  for (size_t i = 0; i < 23; ++i) lengths[(i * i * 7) % 150] = 8;
+  EXPECT_EQ(find(OwnLoop(lengths).diagnose(), "long-steps"), nullptr);
+}
+
+// An epoch's first batch is late every 20th step: the loader's findings say so.
+TEST(LongSteps, WhatTheLoaderExplainsIsTheLoaders) {
+  OwnLoop training(every_20th(260));
+  for (attribute::StepAttribution& step : training.job.rank().steps) {
+    const Ns wait = step.step.end - step.step.begin - 20 * kMs;
+    step.times[size_t(Category::Compute)] -= wait;
+    step.times[size_t(Category::InputStartup)] += wait;
+  }
+  EXPECT_EQ(find(training.diagnose(), "long-steps"), nullptr);
+}
+
+TEST(LongSteps, ABusyMachineDoesNotHideThem) {
+  OwnLoop training(every_20th(260));
+  for (attribute::StepAttribution& step : training.job.rank().steps) {
+    const Ns delayed = (step.step.end - step.step.begin) * 6 / 10;
+    step.times[size_t(Category::Compute)] -= delayed;
+    step.times[size_t(Category::Sched)] += delayed;
+  }
+  for (size_t i = 0; i < 200; i += 7) {  // and makes others long
+    attribute::StepAttribution& step = training.job.rank().steps[i];
+    step.step.end += 100 * kMs;
+    step.times[size_t(Category::Sched)] += 100 * kMs;
+  }
+  const Diagnosis diagnosis = training.diagnose();
+  ASSERT_NE(find(diagnosis, "long-steps"), nullptr);
+  EXPECT_NE(find(diagnosis, "long-steps")->title.find("every 20th step"), std::string::npos);
+}
+
+// --- input that the script makes itself
+
+const char* const kQueueStack =
+    "/usr/lib/python3.11/threading.py:327 Condition.wait\n/usr/lib/python3.11/queue.py:171 Queue.get\n"
+    "/home/me/train.py:17 <module>";
+
+TEST(InputOwnCode, WaitingInAQueueHasAFinding) {
+  OwnLoop training(std::vector<double>(100, 20));
+  test::set_shares(training.job, {{Category::InputTransform, 0.8}});
+  for (size_t i = 0; i < 100; ++i) training.call(i, OpClass::Wait, 1, 16, kQueueStack);
+  attribute::RankAttribution& rank = training.job.rank();
+  rank.slices.clear();
+  for (uint32_t i = 0; i < 100; ++i) {
+    const model::HostCall& wait = training.job.process().threads[0].calls[i];
+    rank.slices.push_back({wait.begin, wait.end, Category::InputTransform, 0, i});
+  }
+  const Diagnosis diagnosis = training.diagnose();
+  EXPECT_EQ(diagnosis.verdict.id, "input-bound");
+  const Finding* finding = find(diagnosis, "input-own-code");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.location, "/home/me/train.py:17");
+  EXPECT_NEAR(*finding->ceiling_speedup, 5, 0.01);
+  EXPECT_NE(finding->title.find("own threads"), std::string::npos);
+}
+
+TEST(InputOwnCode, SaysWhoIsWaitedFor) {
+  const auto summary = [](OpClass op_class, Category category, bool is_python) {
+    OwnLoop training(std::vector<double>(100, 20));
+    test::set_shares(training.job, {{category, 0.8}});
+    attribute::RankAttribution& rank = training.job.rank();
+    rank.slices.clear();
+    for (uint32_t i = 0; i < 100; ++i) {
+      training.call(i, op_class, 1, 16, "/home/me/train.py:17 <module>");
+      const Ns begin = training.step(i).begin + kMs;
+      rank.slices.push_back({begin, begin + 16 * kMs, category, 0, i});
+    }
+    training.job.process().facts = {{"jax", "0.5"}};
+    if (is_python) training.job.process().facts["python"] = "3.12.1";
+    const Diagnosis diagnosis = training.diagnose();
+    const Finding* finding = find(diagnosis, "input-own-code");
+    return finding ? finding->fix.summary : "";
+  };
+  EXPECT_NE(summary(OpClass::Wait, Category::InputTransform, true).find("share the GIL"), std::string::npos);
+  EXPECT_NE(summary(OpClass::Wait, Category::InputTransform, false).find("more threads"), std::string::npos);
+  EXPECT_NE(summary(OpClass::Read, Category::InputUnknown, true).find("more processes"), std::string::npos);
+  EXPECT_NE(summary(OpClass::Receive, Category::InputIo, true).find("several batches ahead"),
+            std::string::npos);
+  EXPECT_NE(summary(OpClass::Read, Category::InputIo, true).find("Read ahead"), std::string::npos);
+}
+
+TEST(InputOwnCode, ALoadersWaitsAreTheLoaders) {
+  test::Job job = test::make_loader_job({.workers = 1});
+  test::set_shares(job, {{Category::InputTransform, 0.8}});
+  EXPECT_EQ(find(diagnose(job.run, job.ranks), "input-own-code"), nullptr);
+}
+
+// --- what was not seen
+
+TEST(UnseenInput, IsNoLimitOfNothing) {
+  OwnLoop training(std::vector<double>(100, 20));
+  const Diagnosis diagnosis = training.diagnose();
+  EXPECT_EQ(diagnosis.verdict.id, "cpu-job");
+  EXPECT_EQ(diagnosis.verdict.sentence.find("data loading can"), std::string::npos)
+      << diagnosis.verdict.sentence;
+  EXPECT_NE(diagnosis.verdict.sentence.find("is not known"), std::string::npos) << diagnosis.verdict.sentence;
+  EXPECT_EQ(find(diagnosis, "healthy"), nullptr);
+  EXPECT_TRUE(says(diagnosis.limits, "No DataLoader seen"));
+}
+
+TEST(UnseenInput, AnEvaluationsLoaderIsNotTheTrainings) {
+  OwnLoop training(std::vector<double>(100, 20));
+  training.job.process().loaders.resize(1);
+  EXPECT_NE(training.diagnose().verdict.sentence.find("is not known"), std::string::npos);
+}
+
+TEST(UnseenInput, ALoaderThatWasSeenIsJudged) {
+  test::Job job = test::make_loader_job({.workers = 4});
+  test::set_shares(job, {{Category::InputTransform, 0.02}});
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  EXPECT_EQ(diagnosis.verdict.id, "cpu-job");
+  EXPECT_NE(diagnosis.verdict.sentence.find("up by at most 1.02x"), std::string::npos)
+      << diagnosis.verdict.sentence;
+}
+
+TEST(UnseenInput, IsSaidOfOtherFrameworksToo) {
+  OwnLoop training(std::vector<double>(100, 20));
+  training.job.process().facts = {{"python", "3.12.1"}, {"jax", "0.5"}};
+  EXPECT_TRUE(says(training.diagnose().limits, "Input was not seen"));
+}
+
+// --- killed, cut off, short
+
+TEST(Killed, IsNotHealthy) {
+  test::Job job = test::make_device_job({{.device_us = 500}}, 100);
+  test::set_shares(job, {});
+  EXPECT_EQ(diagnose(job.run, job.ranks).verdict.id, "healthy");
+  job.process().end_state = model::EndState::kKilledOrRunning;
+  job.run.operations.push_back({"cudaStreamSynchronize", OpClass::Sync});
+  job.process().threads[0].open_calls = {
+      {job.process().last_seen, uint16_t(job.run.operations.size() - 1), 0}};
+  const Verdict killed = diagnose(job.run, job.ranks).verdict;
+  EXPECT_EQ(killed.id, "cannot-tell");
+  EXPECT_NE(killed.sentence.find("KILLED in cudaStreamSynchronize after 100 steps"), std::string::npos)
+      << killed.sentence;
+  job.process().is_running = true;
+  EXPECT_EQ(diagnose(job.run, job.ranks).verdict.id, "healthy");
+}
+
+TEST(Killed, WhileItWaitedForAPeerIsNoCpuJob) {
+  test::Job job = test::make_loader_job({.workers = 4});
+  test::set_shares(job, {});
+  job.process().end_state = model::EndState::kKilledOrRunning;
+  EXPECT_EQ(diagnose(job.run, job.ranks).verdict.id, "cannot-tell");
+}
+
+TEST(Stopped, SaysHowMuchWasSeen) {
+  OwnLoop training(std::vector<double>(100, 20));
+  training.call(99, OpClass::Sleep, 1, 19, "/home/me/train.py:1 f");
+  training.job.process().last_seen += 8'000 * kMs;
+  EXPECT_FALSE(says(training.diagnose().limits, "the first"));
+  training.job.run.stopped = {"recording stopped at the size limit"};
+  EXPECT_TRUE(says(training.diagnose().limits,
+                   "The report is about the first 2 s (100 steps) of 10 s, 20% of the run"));
+}
+
+// What torch.profiler's schedule(active=3) leaves.
+TEST(FewSteps, GiveUpperBounds) {
+  test::Job job = test::make_device_job(
+      {{.device_us = 500}, {.op_class = OpClass::GarbageCollection, .gap_us = 10, .cost_us = 700}}, 3);
+  test::set_shares(job, {{Category::Gc, 0.5}});
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  EXPECT_EQ(diagnosis.verdict.id, "host-bound");
+  const Finding* finding = find(diagnosis, "gc-pause");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_FALSE(finding->prediction);
+  EXPECT_TRUE(finding->ceiling_speedup);
+}
+
+// 1 s of 3 s; the user of the notebook was away for 10 s more.
+TEST(Pauses, AreNeitherTrainingNorEvaluation) {
+  OwnLoop training(std::vector<double>(100, 20));
+  std::vector<model::TimeSpan> steps;
+  for (size_t i = 0; i < 100; ++i) {
+    const Ns begin = kStart + Ns(i) * 20 * kMs + (i > 50 ? 1'000 * kMs : 0) + (i > 80 ? 10'000 * kMs : 0);
+    steps.push_back({begin, begin + 20 * kMs});
+  }
+  test::set_steps(training.job, steps);
+  model::StepSeries& series = training.job.rank().series;
+  series.evaluations = {{steps[50].end, steps[51].begin}};
+  series.pauses = {{{steps[80].end, steps[81].begin}, model::Pause::Kind::kPrompt}};
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "evaluation-share");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(*finding->ceiling_speedup, 1.5, 0.02);
+}
+
+TEST(Pauses, AreSaidWithTheirPlace) {
+  OwnLoop training(std::vector<double>(100, 20));
+  model::StepSeries& series = training.job.rank().series;
+  ASSERT_GT(series.steps.size(), 81u);
+  series.steps[80].is_interrupted = true;
+  series.pauses = {
+      {{series.steps[80].begin, series.steps[80].begin + 15'000 * kMs}, model::Pause::Kind::kPrompt}};
+  EXPECT_TRUE(says(training.diagnose().limits, "15 s between steps 80 and 81 were no training"));
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise

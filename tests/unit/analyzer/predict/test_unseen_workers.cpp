@@ -1,0 +1,266 @@
+// SPDX-License-Identifier: Apache-2.0
+// Predictions from runs without workers: what is assumed of workers, what it depends on, and how much is left
+// open.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analyzer/predict/loader_replay.h"
+#include "tests/unit/analyzer/synthetic_run.h"
+
+namespace gpuwatch::predict {
+namespace {
+
+using test::LoaderJob;
+
+constexpr uint64_t kMb = 1'000'000;
+
+// 30 ms to make a batch, 10 ms of training, all of it computing.
+LoaderJob inline_job() {
+  LoaderJob job;
+  job.workers = 0;
+  job.cpu_share = 1;
+  job.service_ms = [](size_t) { return 30.0; };
+  job.think_ms = [](size_t) { return 10.0; };
+  return job;
+}
+
+LoaderJob with_batches_of(uint32_t tensors, uint64_t bytes) {
+  LoaderJob job = inline_job();
+  job.describe = [=](model::Batch& batch) {
+    batch.tensors = tensors;
+    batch.bytes = bytes;
+  };
+  return job;
+}
+
+LoaderReplayInput extracted(const LoaderJob& job) {
+  const test::Job made = test::make_loader_job(job);
+  return extract_loader(made.run, made.ranks.front()).value();
+}
+
+double step_ms(const LoaderReplayInput& recording, int workers) {
+  return replay(recording, {.workers = workers}).step_ms;
+}
+
+// The ImageNet example at batch 32: 19 MB a batch, which a worker writes to new pages of shared memory.
+TEST(UnseenWorkers, WriteLargeBatchesToSharedMemory) {
+  const LoaderReplayInput small = extracted(with_batches_of(2, 1024));
+  const LoaderReplayInput large = extracted(with_batches_of(2, 19 * kMb));
+  EXPECT_LT(std::abs(check(large).error()), 0.01) << "the run without workers is as it was recorded";
+  const double slower_ms = step_ms(large, 1) - step_ms(small, 1);
+  EXPECT_GT(slower_ms, 19 * 0.2);
+  EXPECT_LT(slower_ms, 19 * 0.5);
+  const Estimate range = replay_estimate(large, {.workers = 1});
+  EXPECT_GT(range.high - range.expected, 19 * 0.1) << "page faults cost more on some machines";
+  EXPECT_LT(range.low, range.expected - 19 * 0.1);
+}
+
+TEST(UnseenWorkers, HandEachTensorOver) {
+  LoaderJob job = with_batches_of(2, 1024);
+  job.service_ms = job.think_ms = [](size_t) { return 0.2; };
+  LoaderJob many = with_batches_of(12, 1024);
+  many.service_ms = many.think_ms = job.service_ms;
+  EXPECT_GT(step_ms(extracted(many), 2), step_ms(extracted(job), 2) + 0.5);
+}
+
+TEST(UnseenWorkers, LeaveOpenHowMuchComputingCostsBesideOther) {
+  const LoaderReplayInput computes = extracted(with_batches_of(2, 1024));
+  LoaderJob asleep = with_batches_of(2, 1024);
+  asleep.cpu_share = 0;
+  const LoaderReplayInput waits = extracted(asleep);
+  const LoaderSetting one{.workers = 1};
+  const auto above = [&](const LoaderReplayInput& recording) {
+    const Estimate range = replay_estimate(recording, one);
+    return range.high / range.expected - 1;
+  };
+  EXPECT_GT(above(computes), above(waits) + 0.01);
+  EXPECT_GT(step_ms(computes, 1), step_ms(waits, 1));
+}
+
+// A recording with workers has it in its batches.
+TEST(UnseenWorkers, AreNotAssumedWhereWorkersWereSeen) {
+  LoaderJob job = with_batches_of(2, 19 * kMb);
+  job.workers = 1;
+  const LoaderReplayInput recording = extracted(job);
+  EXPECT_EQ(recording.hand_over.share_ns_per_byte, 0);
+  EXPECT_EQ(recording.company_loss, 0);
+  EXPECT_LT(std::abs(check(recording).error()), 0.01);
+}
+
+// Six epochs of ten batches, recorded without workers.
+LoaderReplayInput short_epochs(const std::string& start_method, double first_fetch_ms, uint64_t rss_bytes) {
+  LoaderJob job = inline_job();
+  job.batches = 60;
+  test::Job made = test::make_loader_job(job);
+  model::Process& process = made.process();
+  process.loaders[0].start_method = start_method;
+  if (rss_bytes > 0) {
+    model::MachineSample sample{};
+    sample.rss_bytes = rss_bytes;
+    process.machine_samples.push_back(sample);
+  }
+  model::LoaderEpoch whole = process.epochs[0];
+  process.epochs.clear();
+  for (size_t i = 0; i < 6; ++i) {
+    model::LoaderEpoch& epoch = process.epochs.emplace_back(whole);
+    epoch.batches.assign(whole.batches.begin() + long(10 * i), whole.batches.begin() + long(10 * i + 10));
+    for (size_t k = 0; k < 10; ++k) epoch.batches[k].index = uint32_t(k);
+    const model::Ns begin = epoch.batches[0].next.begin;
+    epoch.start = {begin, begin};
+  }
+  process.epochs[0].batches[0].fetch_cpu_ns += model::Ns(first_fetch_ms * 1e6);
+  process.epochs[0].batches[0].fetch.begin -= model::Ns(first_fetch_ms * 1e6);
+  return extract_loader(made.run, made.rank()).value();
+}
+
+// What the training process did once, on its first batch, each worker does in each epoch.
+TEST(UnseenWorkers, RepeatWhatTheFirstBatchTook) {
+  const double plain = step_ms(short_epochs("fork", 0, 0), 1);
+  const LoaderReplayInput imports = short_epochs("fork", 200, 0);
+  EXPECT_NEAR(imports.restart.first_fetch_ns, 200e6, 1e6);
+  EXPECT_GT(step_ms(imports, 1), plain + 0.8 * 200 / 10);
+  const LoaderSetting persistent{.workers = 1, .persistent = true};
+  EXPECT_LT(replay(imports, persistent).step_ms, plain + 5);
+  EXPECT_TRUE(gains_by_persistence(imports, {.workers = 1}));
+  const Estimate range = replay_estimate(imports, {.workers = 1});
+  EXPECT_LT(range.low, plain + 2) << "the parent may have done it by other means";
+}
+
+TEST(UnseenWorkers, TakeLongerToForkFromALargeProcess) {
+  const double small = step_ms(short_epochs("fork", 0, 300 * kMb), 2);
+  const double large = step_ms(short_epochs("fork", 0, 8000 * kMb), 2);
+  EXPECT_GT(large, small + 2 * 8 * 15 / 10.0);
+}
+
+TEST(UnseenWorkers, ImportAgainWhereTheyAreNoForks) {
+  const LoaderReplayInput spawned = short_epochs("spawn", 0, 0);
+  EXPECT_GT(step_ms(spawned, 1), step_ms(short_epochs("fork", 0, 0), 1) + 100);
+  const Estimate range = replay_estimate(spawned, {.workers = 1});
+  EXPECT_GT(range.high, range.low * 2) << "what a script imports is not known";
+}
+
+TEST(UnseenWorkers, GainNothingByLivingOnInOneLongEpoch) {
+  EXPECT_FALSE(gains_by_persistence(extracted(inline_job()), {.workers = 2}));
+}
+
+// A fetch that sleeps waits little for a CPU, but as long as it computes: so does what a worker adds to it.
+TEST(UnseenWorkers, ComputeAsSlowlyAsTheFetchesBesideOtherPrograms) {
+  LoaderJob quiet = with_batches_of(2, 19 * kMb);
+  quiet.cpu_share = 0.1;
+  LoaderJob busy = quiet;
+  busy.run_delay_share = 0.1;
+  const LoaderReplayInput alone = extracted(quiet), beside = extracted(busy);
+  EXPECT_NEAR(beside.hand_over.share_ns_per_byte, 2 * alone.hand_over.share_ns_per_byte, 0.01);
+  EXPECT_GT(step_ms(beside, 1), step_ms(alone, 1) + 3 + 19 * 0.2);
+}
+
+// Other programs take half of the CPU from a job without workers: it still gets a prediction, and it is not
+// told that it has half a core.
+TEST(UnseenWorkers, AreNotSparedWhatOtherProgramsTake) {
+  LoaderJob job = inline_job();
+  job.cpu_count = 2;
+  job.run_delay_share = 1;
+  job.think_ms = [](size_t) { return 20.0; };
+  test::Job made = test::make_loader_job(job);
+  const model::Ns begin = made.rank().steps.front().step.begin;
+  for (int second = 0; second <= 7; ++second) {
+    model::MachineSample sample{};
+    sample.time = begin + second * 1'000'000'000ll;
+    sample.cpu_ns = sample.run_delay_ns = (sample.time - begin) / 2;
+    made.process().machine_samples.push_back(sample);
+  }
+  const LoaderReplayInput recording = extract_loader(made.run, made.rank()).value();
+  EXPECT_LT(std::abs(check(recording).error()), 0.01);
+  EXPECT_FALSE(recording.is_cpu_limited);
+  EXPECT_LT(step_ms(recording, 1), 65) << "of 80; both have their share of the CPU";
+  EXPECT_GT(replay_estimate(recording, {.workers = 1}).high, step_ms(recording, 1) * 1.1)
+      << "one more shares with the others";
+}
+
+// 200 steps; of each the training thread computes 30 ms in the fetch and `training_ms` of 10 ms after it, and
+// other threads of the process `helpers_ms`.
+LoaderReplayInput with_helpers(double training_ms, double helpers_ms) {
+  LoaderJob job = inline_job();
+  job.cpu_count = 2;
+  test::Job made = test::make_loader_job(job);
+  model::Process& process = made.process();
+  process.training_thread = 0;
+  if (process.threads.empty()) process.threads.emplace_back();
+  model::Thread& thread = process.threads[0];
+  for (const attribute::StepAttribution& step : made.rank().steps) {
+    model::HostCall call{};
+    call.begin = step.step.end - 1000;
+    call.end = step.step.end;
+    call.op_class = trace::OpClass::OptimizerStep;
+    call.detail = uint32_t(thread.cpu_details.size());
+    thread.cpu_details.emplace_back(uint64_t((30 + training_ms) * 1e6), 0, 0, 2);
+    thread.calls.push_back(call);
+  }
+  const model::Ns begin = made.rank().steps.front().step.begin;
+  for (int second = 0; second <= 7; ++second) {
+    model::MachineSample sample{};
+    sample.time = begin + second * 1'000'000'000ll;
+    sample.cpu_ns = model::Ns(double(sample.time - begin) / 40 * (30 + training_ms + helpers_ms));
+    process.machine_samples.push_back(sample);
+  }
+  return extract_loader(made.run, made.rank()).value();
+}
+
+// A GPU job: training sleeps. Who else computes can only have helped the transforms, which a worker computes
+// on one thread.
+TEST(UnseenWorkers, ComputeOnOneThreadWhatHelpersDidInline) {
+  const LoaderReplayInput helped = with_helpers(1, 25);
+  EXPECT_NEAR(helped.fetch_helpers_ns, 24e6, 1e6);
+  EXPECT_LT(helped.think_cores, 0.5);
+  EXPECT_LT(std::abs(check(helped).error()), 0.02) << "inline they still help";
+  const LoaderReplayInput alone = with_helpers(1, 0);
+  EXPECT_EQ(alone.fetch_helpers_ns, 0);
+  EXPECT_NEAR(step_ms(helped, 1), step_ms(alone, 1) + 24, 2);
+  EXPECT_LT(replay_estimate(helped, {.workers = 1}).low, step_ms(alone, 1) + 2) << "or they only spun";
+}
+
+// Training on both cores: helpers are taken for its own, but they may be the fetch's.
+TEST(UnseenWorkers, LeaveOpenWhomHelpersHelped) {
+  const LoaderReplayInput parallel = with_helpers(10, 10);
+  EXPECT_NEAR(parallel.think_cores, 2, 0.1);
+  EXPECT_NEAR(parallel.helpers_ns, 10e6, 0.5e6);
+  EXPECT_EQ(parallel.fetch_helpers_ns, 0);
+  const Estimate range = replay_estimate(parallel, {.workers = 1});
+  EXPECT_GT(range.high, range.expected * 1.05);
+}
+
+// A warm-up of 10 s (a compiler's), then 60 steps that wait for one worker: it makes a batch in 20 ms.
+TEST(LoaderReplay, TakesNoProfitFromWhatWasLaidInDuringWarmUp) {
+  LoaderReplayInput recording;
+  ReplayEpoch& epoch = recording.epochs.emplace_back();
+  epoch.batches.assign(64, {.service_ns = 20e6, .think_ns = 12e6});
+  for (size_t i = 0; i < 4; ++i) epoch.batches[i].counted = false;
+  epoch.batches[0].think_ns = 10e9;
+  recording.setting = {.workers = 1};
+  recording.hand_over.measured = true;
+  recording.cores = 8;
+  const double now = replay(recording, recording.setting).step_ms;
+  for (int prefetch : {4, 16, 64}) {
+    const LoaderSetting deeper{.workers = 1, .prefetch_factor = prefetch};
+    EXPECT_NEAR(replay(recording, deeper).step_ms, now, 0.01 * now) << prefetch;
+  }
+  EXPECT_NEAR(replay(recording, {.workers = 2}).step_ms, 12, 0.5) << "more workers help";
+}
+
+// What a deeper buffer can do in the long run it still does: each eighth batch takes long.
+TEST(LoaderReplay, KeepsWhatALargerBufferGainsAfterWarmUp) {
+  LoaderReplayInput recording;
+  ReplayEpoch& epoch = recording.epochs.emplace_back();
+  epoch.batches.assign(400, {.service_ns = 5e6, .think_ns = 12e6});
+  for (size_t i = 0; i < 400; i += 8) epoch.batches[i].service_ns = 50e6;
+  for (size_t i = 0; i < 4; ++i) epoch.batches[i].counted = false;
+  recording.setting = {.workers = 1};
+  recording.cores = 8;
+  const double now = replay(recording, recording.setting).step_ms;
+  const LoaderSetting deeper{.workers = 1, .prefetch_factor = 8};
+  EXPECT_LT(replay(recording, deeper).step_ms, 0.95 * now);
+}
+
+}  // namespace
+}  // namespace gpuwatch::predict
