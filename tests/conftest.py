@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 from commands import FIRST, can_run
 from disturbance import STOLEN_SHARE, TICK_S, Disturbance, Taken
+from report_promises import broken_promises
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -102,8 +103,10 @@ class InjectedRun:
         return done
 
     def report(self, *options):
-        """The JSON report."""
-        return json.loads(self.analyze("--json", *options).stdout)
+        """The JSON report, which must keep what every report promises."""
+        report = json.loads(self.analyze("--json", *options).stdout)
+        assert not broken_promises(report)
+        return report
 
 
 def clean_environment():

@@ -2,12 +2,14 @@
 // Training through the driver API alone, as launchers that bring their own code do (Triton, XLA): libcuda is
 // opened at run time, all functions come from cuGetProcAddress and all kernels from a text of PTX; no symbol
 // of CUDA is linked. Stall: in every step the host waits for the device to look at the loss, and only then
-// works on its metrics, during which the device has nothing to do.
+// works on its metrics, during which the device has nothing to do. With `--compile-every` N, each Nth step
+// compiles its kernels again for `--compile-ms` and loads them, up to step `--compile-until`.
 #include <cudaTypedefs.h>
 #include <dlfcn.h>
 
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <vector>
 
 #include "metrics.h"
@@ -66,7 +68,9 @@ class Driver {
 #define GET(name, version) const auto name = driver.function<PFN_##name##_v##version>(#name, version)
 
 int main(int argc, char** argv) {
-  const Options o(argc, argv, {{"steps", 50}, {"metrics-ms", 3}});
+  const Options o(
+      argc, argv,
+      {{"steps", 50}, {"metrics-ms", 3}, {"compile-every", 0}, {"compile-ms", 20}, {"compile-until", 1e9}});
   const Driver driver;
   GET(cuInit, 2000);
   GET(cuDevicePrimaryCtxRetain, 7000);
@@ -111,6 +115,14 @@ int main(int argc, char** argv) {
   float mean = 0;
   for (long step = 0; step < o.integer("steps"); ++step) {
     phase_log::Scope phase("step", step);
+    if (o.on("compile-every") && step % o.integer("compile-every") == 0 && step < o.number("compile-until")) {
+      phase_log::Scope compile("compile", step);
+      const timespec wanted = {0,
+                               static_cast<long>(o.number("compile-ms") * 1e6)};  // another process compiles
+      nanosleep(&wanted, nullptr);
+      CUmodule again;
+      CHECK(cuModuleLoadData(&again, kImage));
+    }
     {
       phase_log::Scope launch("launch", step);
       CHECK(cuLaunchKernel(forward, kBlocks, 1, 1, kThreads, 1, 1, 0, stream, arguments, nullptr));

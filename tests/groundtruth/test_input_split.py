@@ -75,6 +75,7 @@ class Split:
         merge_idle = not self.oracle.knows_sent
         self.expected = merged(expected, merge_idle)
         self.found = merged({row["category"]: row["ns"] for row in self.rank["attribution"]}, merge_idle)
+        self.found["input.transform"] += self.found.pop("input.wait", 0)  # the programs' transforms sleep
 
     def is_disturbed(self):
         """Others took the CPU: how much of a delay fell into sleeps and reads is told to nobody."""

@@ -65,5 +65,6 @@ def test_a_step_in_a_graph_is_a_step(zoo):
     assert graph.report["ranks"][0]["steps"]["count"] == STEPS
     assert graph.report["coverage"]["launches_matched_share"] == 1
     assert not any("no GPU record" in limit for limit in graph.report["limits"]), graph.say()
-    assert not graph.find("launch-bound"), graph.say()
+    advice = graph.find("launch-bound")  # what is between two graphs is the host's: a larger batch, no graph
+    assert not advice or advice["fix"]["setting"] == "batch_size", graph.say()
     assert graph.own_step_ms < eager.own_step_ms

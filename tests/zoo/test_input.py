@@ -50,6 +50,7 @@ CASES = [
     Case(
         "dataloader-head-of-line", SLOW, together=True, has=UNEVEN, neighbour=["--workers", 3, "--service-ms", 150, "--train-ms", 30, "--batches", 30],
         applied=[*UNEVEN, "--out-of-order"], fix={"setting": "in_order", "value": "False"}, location="loader = DataLoader(",
+        behind=("dataloader-workers", "dataloader-prefetch"), why_behind="workers that sleep are had for nothing, and each brings a longer buffer",
         may_on_neighbour=("dataloader-workers",),
     ),
     # 320 ms to make a batch beside 120 to use it, most of them in collate_fn: more than two workers can hide.
@@ -63,7 +64,7 @@ CASES = [
         "collate-cost", SLOW, together=True, has=["--workers", 1, "--service-ms", 5, "--list-length", 100_000, "--batches", 100],
         neighbour=["--workers", 1, "--service-ms", 5, "--train-ms", 60, "--batches", 30], gain="ceiling",
         fix={"setting": "batch"}, location="loader = DataLoader(", name="hand-over",
-        behind=("dataloader-workers",), why_behind="two workers pickle beside each other",
+        behind=("dataloader-workers", "dataloader-oversubscribed"), why_behind="two workers pickle beside each other, none need not",
     ),
     # Both workers compute all the time; sleeping as long is no work for a CPU.
     Case(
@@ -74,8 +75,8 @@ CASES = [
     Case(
         "input-storage", FILES, together=True, has=TWO_EPOCHS, neighbour=FROM_FILES, applied=TWO_EPOCHS,
         files=FEW_LARGE, storage={"read_us": 35000}, neighbour_storage=None, applied_storage={"read_us": 3500},
-        fix={"setting": "storage", "value": ""}, location="def __getitem__",
-        behind=("dataloader-workers",), why_behind="reads of two workers overlap",
+        fix={"setting": "storage", "value": ""}, location="def __getitem__", gain="ceiling",
+        behind=("dataloader-workers",), why_behind="reads of more workers overlap, if the storage lets them",
     ),
     # The same from a file for each sample: 50 ms to open it, no time to read it.
     Case(

@@ -98,6 +98,7 @@ const std::map<std::string, Key>& keys() {
       {"throttle_reasons", {count(&Config::throttle_reasons), 0}},
       {"power_mw", {count(&Config::power_mw), 0}},
       {"power_limit_mw", {count(&Config::power_limit_mw), 0}},
+      {"power_limit_default_mw", {count(&Config::power_limit_default_mw), 0}},
       {"temperature_c", {count(&Config::temperature_c), 0}},
       {"pcie_generation", {count(&Config::pcie_generation), 0}},
       {"pcie_generation_max", {count(&Config::pcie_generation_max), 0}},
@@ -106,6 +107,7 @@ const std::map<std::string, Key>& keys() {
       {"utilization_percent", {count(&Config::utilization_percent), 0}},
       {"other_processes", {count(&Config::other_processes), 0}},
       {"other_process_kib", {kibibytes(&Config::other_process_bytes), 0}},
+      {"other_process_utilization_percent", {count(&Config::other_process_utilization_percent), 0}},
       {"cupti_worker_period_us", {duration_us(&Config::cupti_worker_period_ns), 100}},
   };
   return table;

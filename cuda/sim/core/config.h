@@ -87,11 +87,13 @@ struct Config {
   int sm_clock_mhz = 1980, sm_clock_max_mhz = 1980;
   int throttle_reasons = 0;  // bits as documented for nvmlDeviceGetCurrentClocksEventReasons
   int power_mw = 350'000, power_limit_mw = 700'000;
+  int power_limit_default_mw = 0;  // 0: as power_limit_mw
   int temperature_c = 45;
   int pcie_generation = 5, pcie_generation_max = 5, pcie_width = 16, pcie_width_max = 16;
   int utilization_percent = 50;
   int other_processes = 0;
   size_t other_process_bytes = size_t{1} << 30;  // of each
+  int other_process_utilization_percent = 0;     // of each
 };
 
 // Loads on first use; never changes afterwards.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/device_attributes.h"
+#include "core/memory.h"
 #include "driver.h"
 
 using namespace gpuwatch::sim;
@@ -81,9 +82,9 @@ GWSIM_EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice devi
 GWSIM_EXPORT CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
   return CUDA_SUCCESS;
 }
-GWSIM_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* active) {
+GWSIM_EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned* flags, int* active) {
   *flags = 0;
-  *active = 1;
+  *active = Memory::instance().used_bytes(static_cast<uint32_t>(device)) > 0;  // whoever uses one allocates
   return CUDA_SUCCESS;
 }
 GWSIM_EXPORT CUresult cuCtxGetCurrent(CUcontext* context) {

@@ -2,8 +2,8 @@
 // The libnvidia-ml stand-in: answers what the configuration says, as NVML's reference manual documents
 // the functions. NVML numbers devices in the order of the bus and does not know CUDA_VISIBLE_DEVICES;
 // here the order is CUDA's turned around, so that whoever takes the number of one for that of the other
-// is found out. Memory in use is that of the other processes in the configuration; what the program
-// allocated is not counted.
+// is found out. Memory in use is what the program allocated and that of the other processes in the
+// configuration.
 #include <unistd.h>
 
 #include <cstdio>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/config.h"
+#include "core/memory.h"
 
 #define GWSIM_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -25,8 +26,9 @@ using Return = int;
 constexpr Return kSuccess = 0, kUninitialized = 1, kInvalidArgument = 2, kNotSupported = 3, kNotFound = 6,
                  kInsufficientSize = 7;
 constexpr int kClockSm = 1;
+constexpr unsigned kFirstOtherPid = 0x7fff0000u;
 
-struct Memory {
+struct MemoryInfo {
   unsigned long long total, free, used;
 };
 struct Utilization {
@@ -48,6 +50,10 @@ int cuda_device(Device handle) {
 }
 Device handle_of(int device) {
   return reinterpret_cast<Device>(static_cast<uintptr_t>(device) + 1);
+}
+
+size_t own_bytes(Device device) {
+  return Memory::instance().used_bytes(static_cast<uint32_t>(cuda_device(device)));
 }
 
 Return answer(Device device, unsigned* to, int value) {
@@ -105,6 +111,10 @@ GWSIM_EXPORT Return nvmlDeviceGetPowerUsage(Device device, unsigned* mw) {
 GWSIM_EXPORT Return nvmlDeviceGetEnforcedPowerLimit(Device device, unsigned* mw) {
   return answer(device, mw, config().power_limit_mw);
 }
+GWSIM_EXPORT Return nvmlDeviceGetPowerManagementDefaultLimit(Device device, unsigned* mw) {
+  const int is_given = config().power_limit_default_mw;
+  return answer(device, mw, is_given ? is_given : config().power_limit_mw);
+}
 GWSIM_EXPORT Return nvmlDeviceGetTemperature(Device device, int sensor, unsigned* celsius) {
   return sensor == 0 ? answer(device, celsius, config().temperature_c) : kInvalidArgument;
 }
@@ -120,31 +130,67 @@ GWSIM_EXPORT Return nvmlDeviceGetCurrPcieLinkWidth(Device device, unsigned* widt
 GWSIM_EXPORT Return nvmlDeviceGetMaxPcieLinkWidth(Device device, unsigned* width) {
   return answer(device, width, config().pcie_width_max);
 }
-GWSIM_EXPORT Return nvmlDeviceGetMemoryInfo(Device device, Memory* memory) {
+GWSIM_EXPORT Return nvmlDeviceGetMemoryInfo(Device device, MemoryInfo* memory) {
   unsigned ignored;
   const Return result = answer(device, &ignored, 0);
   if (result != kSuccess) return result;
   memory->total = config().memory_bytes;
-  memory->used = static_cast<unsigned long long>(config().other_processes) * config().other_process_bytes;
+  memory->used = own_bytes(device) +
+                 static_cast<unsigned long long>(config().other_processes) * config().other_process_bytes;
   memory->free = memory->total - memory->used;
   return kSuccess;
 }
 GWSIM_EXPORT Return nvmlDeviceGetUtilizationRates(Device device, Utilization* rates) {
   rates->memory = 0;
-  return answer(device, &rates->gpu, config().utilization_percent);
+  const Return result = answer(device, &rates->gpu, config().utilization_percent);
+  if (result == kSuccess && !own_bytes(device))
+    rates->gpu = static_cast<unsigned>(config().other_processes * config().other_process_utilization_percent);
+  return result;
 }
 
-// The caller first, then pids that no process here has.
+// The caller first, where it uses the device, then pids that no process here has.
 GWSIM_EXPORT Return nvmlDeviceGetComputeRunningProcesses_v3(Device device, unsigned* count, ProcessInfo* to) {
   if (!g_is_initialised) return kUninitialized;
   if (cuda_device(device) < 0 || !count) return kInvalidArgument;
   const unsigned room = *count;
-  *count = 1 + static_cast<unsigned>(config().other_processes);
+  const unsigned own = own_bytes(device) ? 1 : 0;
+  *count = own + static_cast<unsigned>(config().other_processes);
   if (room < *count) return kInsufficientSize;
-  to[0] = {static_cast<unsigned>(getpid()), size_t{1} << 20, 0xffffffff, 0xffffffff};
-  for (unsigned i = 1; i < *count; ++i)
-    to[i] = {0x7fff0000u + i, config().other_process_bytes, 0xffffffff, 0xffffffff};
+  if (own) to[0] = {static_cast<unsigned>(getpid()), own_bytes(device), 0xffffffff, 0xffffffff};
+  for (unsigned i = own; i < *count; ++i)
+    to[i] = {kFirstOtherPid + i, config().other_process_bytes, 0xffffffff, 0xffffffff};
   return kSuccess;
+}
+
+struct UtilizationSample {
+  unsigned pid;
+  unsigned long long microseconds;
+  unsigned sm, memory, encoder, decoder;  // per cent
+};
+// One sample a process, as of now.
+GWSIM_EXPORT Return nvmlDeviceGetProcessUtilization(Device device, UtilizationSample* to, unsigned* count,
+                                                    unsigned long long seen_until) {
+  if (!g_is_initialised) return kUninitialized;
+  if (cuda_device(device) < 0 || !count) return kInvalidArgument;
+  const unsigned room = *count;
+  const unsigned own = own_bytes(device) ? 1 : 0;
+  *count = own + static_cast<unsigned>(config().other_processes);
+  if (!to || room < *count) return kInsufficientSize;
+  if (own)
+    to[0] = {static_cast<unsigned>(getpid()),
+             seen_until + 1,
+             static_cast<unsigned>(config().utilization_percent),
+             0,
+             0,
+             0};
+  for (unsigned i = own; i < *count; ++i)
+    to[i] = {kFirstOtherPid + i,
+             seen_until + 1,
+             static_cast<unsigned>(config().other_process_utilization_percent),
+             0,
+             0,
+             0};
+  return *count ? kSuccess : kNotFound;
 }
 
 // The first form of the record, which PyTorch still asks for when it reports that memory ran out.
