@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 SETUP := build/.setup-done
 
-.PHONY: help setup build tests test demo check frameworks bench gpu-acceptance torch-tests accuracy torch-cuda asan tsan fmt install clean
+.PHONY: help setup build tests test demo check frameworks bench gpu-acceptance torch-tests accuracy abroad torch-cuda asan tsan fmt install clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,12 @@ torch-tests: build  ## PyTorch's own DataLoader tests, with and without injectio
 
 accuracy: build  ## compare predicted with achieved step times and write docs/accuracy.md
 	@$(PYTHON) scripts/accuracy.py
+
+abroad: build  ## run programs that no rule was developed on (4 GB of packages), write docs/abroad.md
+	@scripts/abroad_setup.sh
+	@scripts/torch_cuda.sh
+	@cmake --build build/release --target slow_fs
+	@$(PYTHON) scripts/abroad.py
 
 torch-cuda: build  ## fetch the CUDA build of PyTorch (526 MB), to train on the simulated device
 	@scripts/torch_cuda.sh

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Finds by trial what each program of tests/abroad should change, and writes truth.json. gpuwatch has no part in it.
+
+    tests/abroad/truth.py                    programs that truth.json lacks or has only provisionally
+    tests/abroad/truth.py --missing          only those that it lacks
+    tests/abroad/truth.py --only NAME ...    these, again
+    tests/abroad/truth.py --smoke            each program once, as it is; writes nothing
+
+Each program runs as it is and with each of its fixes in turn, and that three times: a busy minute meets all of them. Once is enough
+where no fix is near the line between right and wrong. The time of a sample by the program's own clock counts, in the median. Right are the fixes within 3% of the best one; where none gains 3%, the program is
+healthy. An entry is provisional where other programs took so much of the CPUs that fixes may have changed places.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import time
+
+import abroad_case
+from abroad_case import GAIN, HERE, ROOT
+from cases import CASES
+
+sys.path.insert(0, str(ROOT / "tests"))
+from disturbance import Disturbance  # noqa: E402
+
+TRUTH = HERE / "truth.json"
+ROUNDS = 3
+QUIET = 0.05  # of one CPU, by programs that are none of ours and by the machine's host
+NEAR = 0.15  # no second look is needed where everything else is so much slower than the best
+NOW = ""  # the name of the program as it is, beside those of its fixes
+
+
+def sample_us(own):
+    return 1e6 / own["samples_per_s"]
+
+
+def medians_of(times):
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def is_clear(case, times):
+    """Nothing else is near the best, be that another cause's fix or the program as it is."""
+    medians, causes = medians_of(times), {NOW: (), **{fix.name: fix.findings for fix in case.fixes}}
+    best = min(medians, key=medians.get)
+    rivals = [value for name, value in medians.items() if causes[name] != causes[best]]
+    return min(rivals, default=medians[best] * 2) > medians[best] * (1 + NEAR)
+
+
+def measured(case, rounds):
+    """Microseconds a sample: {name of the fix: one of each round}."""
+    times = {NOW: [], **{fix.name: [] for fix in case.fixes}}
+    for _ in range(rounds):
+        for name, words in [(NOW, ()), *((fix.name, fix.words) for fix in case.fixes)]:
+            times[name].append(round(sample_us(abroad_case.run(case, words)), 3))
+        if is_clear(case, times):
+            break
+    return times
+
+
+def is_settled(found, case):
+    """Measured on a quiet machine, and with the fixes that the case has now."""
+    return not found["provisional"] and set(found["sample_us"]) == {NOW, *(fix.name for fix in case.fixes)}
+
+
+def judged(case, times, taken):
+    medians = medians_of(times)
+    best = min(medians.values())
+    is_healthy = best > medians[NOW] * (1 - GAIN)
+    right = [] if is_healthy else [fix for fix in case.fixes if medians[fix.name] <= best * (1 + GAIN)]
+    spread = max((max(values) - min(values)) / statistics.median(values) for values in times.values())
+    return {
+        "healthy": is_healthy, "right": [fix.name for fix in right], "findings": sorted({finding for fix in right for finding in fix.findings}),
+        "gain": round(medians[NOW] / best, 3), "spread": round(spread, 3),
+        "others": round(taken, 3), "provisional": taken > QUIET, "sample_us": {name: round(value, 3) for name, value in medians.items()}, "runs": times,
+    }  # fmt: skip
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+")
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
+    parser.add_argument("--missing", action="store_true")
+    parser.add_argument("--smoke", action="store_true")
+    options = parser.parse_args()
+    known = json.loads(TRUTH.read_text()) if TRUTH.exists() else {}
+    failed = 0
+    for case in CASES:
+        is_known = case.name in known and (options.missing or is_settled(known[case.name], case))
+        if case.name not in options.only if options.only else is_known and not options.smoke:
+            continue
+        began, disturbance = time.monotonic(), Disturbance()
+        try:
+            if options.smoke:
+                print(f"ok   {case.name}: {abroad_case.run(case)} {time.monotonic() - began:.0f} s", flush=True)
+                continue
+            times = measured(case, options.rounds)
+        except abroad_case.FAILURES as error:
+            failed += 1
+            print(f"FAIL {case.name}: {error}", flush=True)
+            continue
+        taken = disturbance.so_far()
+        known[case.name] = found = judged(case, times, taken.foreign + taken.stolen)
+        TRUTH.write_text(json.dumps(known, indent=1) + "\n")
+        quiet = f"others took {100 * found['others']:.0f}% of a CPU{', provisional' if found['provisional'] else ''}"
+        answer = "healthy" if found["healthy"] else ", ".join(found["right"])
+        print(f"ok   {case.name}: {answer} ({found['gain']:.2f}x, spread {100 * found['spread']:.0f}%, {quiet}, {time.monotonic() - began:.0f} s) {found['sample_us']}", flush=True)
+    return failed > 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
