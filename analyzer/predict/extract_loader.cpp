@@ -28,12 +28,13 @@ constexpr double kParallel = 1.3;
 constexpr double kTrainingComputes = 0.5;  // of its time
 constexpr double kLeastRunning = 0.25;
 constexpr double kLeastCores = 0.25;
-constexpr double kCompetes = 1.02;       // in the replay: workers and training got into each other's way
-constexpr double kLeastUse = 0.5;        // of the cores that a job is said to be limited by
-constexpr double kThrottled = 0.05;      // cores: a quota ends slices, not only single bursts
-constexpr double kFewCores = 1.3;        // no ordinary scheduling any more
-constexpr double kCrowded = 1.1;         // fetches stretched by more waited for a core as a rule
-constexpr double kWaitedForCpu = 1.005;  // fetches stretched by less are as good as undisturbed
+constexpr double kCompetes = 1.02;        // in the replay: workers and training got into each other's way
+constexpr double kLeastUse = 0.5;         // of the cores that a job is said to be limited by
+constexpr double kThrottled = 0.05;       // cores: a quota ends slices, not only single bursts
+constexpr double kFewCores = 1.3;         // no ordinary scheduling any more
+constexpr double kCrowded = 1.1;          // fetches stretched by more waited for a core as a rule
+constexpr uint32_t kThreadsOfWorker = 2;  // the main one, and the one that sends batches
+constexpr double kWaitedForCpu = 1.005;   // fetches stretched by less are as good as undisturbed
 
 double median(std::vector<double> values, double otherwise) {
   return values.empty() ? otherwise : model::median(std::move(values));
@@ -323,7 +324,8 @@ void blame_others(LoaderReplayInput& recording, const Stretch& stretch) {
 // each other, the cores are fewer than the affinity mask shows: those that make the model's workers wait as
 // long as the recorded ones did. Where the model cannot wait that long with any cores, other programs took
 // the CPU: then the delay belongs to each fetch, with more workers as with fewer.
-void explain_run_delay(LoaderReplayInput& recording, double stretch, double fetch_cores) {
+void explain_run_delay(LoaderReplayInput& recording, double stretch, double fetch_cores,
+                       uint32_t threads_of_worker) {
   auto with_cores = [&](double cores) {
     LoaderReplayInput candidate = recording;
     candidate.cores = cores;
@@ -341,7 +343,9 @@ void explain_run_delay(LoaderReplayInput& recording, double stretch, double fetc
   }
   const double used = std::max(recording.used_cores, fetch_cores);
   double low = std::min(std::max(kLeastCores, used), recording.cores), high = recording.cores;
-  bool is_possible = stretches(with_cores(low)) >= stretch;
+  // What a library's threads in the workers used is not known, and may be why the workers waited.
+  const bool has_unknown_threads = recording.used_cores == 0 && threads_of_worker > kThreadsOfWorker;
+  bool is_possible = !has_unknown_threads && stretches(with_cores(low)) >= stretch;
   for (int i = 0; i < 10 && is_possible; ++i) {
     double middle = (low + high) / 2;
     best = with_cores(middle);
@@ -390,6 +394,13 @@ double cores_of_fetches(const RankAttribution& rank, const std::vector<const Loa
     for (const Batch& batch : epoch->batches)
       if (was_taken(batch) && step_at(rank, batch.next.begin)) cpu += double(batch.fetch_cpu_ns);
   return rank.wall_ns > 0 ? cpu / double(rank.wall_ns) : 0;
+}
+
+uint32_t threads_of_worker(const std::vector<const LoaderEpoch*>& epochs) {
+  uint32_t most = 0;
+  for (const LoaderEpoch* epoch : epochs)
+    for (const Batch& batch : epoch->batches) most = std::max(most, batch.thread_count);
+  return most;
 }
 
 void add_epochs(const Process& process, const RankAttribution& rank, uint32_t loader,
@@ -489,7 +500,8 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const Ran
   if (recording.setting.workers == 0 && !recording.is_throttled)
     blame_others(recording, stretch);
   else
-    explain_run_delay(recording, stretch.of_fetches, cores_of_fetches(rank, epochs));
+    explain_run_delay(recording, stretch.of_fetches, cores_of_fetches(rank, epochs),
+                      threads_of_worker(epochs));
   restore_think(recording, recorded_think_ms);
   fit_lock(recording);
   return recording;

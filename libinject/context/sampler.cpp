@@ -26,6 +26,11 @@ constinit std::atomic<uint64_t> g_next_sample{UINT64_MAX};
 namespace {
 
 constexpr uint64_t kPeriodNs = 1'000'000'000;
+// While a recording is young, so that one of two seconds has more than the two samples that a figure takes:
+// of a job of 1.8 s only one fell among the steps, and the CPU time of its workers' helper threads was not
+// known.
+constexpr uint64_t kFirstPeriodNs = 250'000'000;
+constexpr uint32_t kFirstSamples = 40;
 // A sample that takes longer than 1 ms (hundreds of workers, a slow driver) is taken less often: never more
 // than 0.1 % of the thread that takes it.
 constexpr uint64_t kPeriodsOfCost = 1000;
@@ -40,6 +45,7 @@ constinit machine::PressureFiles g_pressure;
 constinit BusiestDisk g_disk;
 constinit bool g_has_swap = false;
 constinit SampleSource g_sources[4]{};
+constinit std::atomic<uint32_t> g_samples{0};
 
 void read_machine_cpu(trace::SampleFields* sample) noexcept {
   char text[512];  // its first line is all we want
@@ -155,6 +161,7 @@ void on_recording() noexcept {
   record::put_source("system", {trace::SourceState::On});
   put_cpu_facts();
   put_memory_facts();
+  g_samples.store(0, std::memory_order_relaxed);
   g_next_sample.store(0, std::memory_order_relaxed);
   take_sample(base::ticks());
 }
@@ -171,8 +178,11 @@ GW_COLD void take_sample(uint64_t now) noexcept {
   if (!record::is_recording()) return;
   uint64_t due = g_next_sample.load(std::memory_order_relaxed);
   if (now < due || due == UINT64_MAX) return;
-  if (!g_next_sample.compare_exchange_strong(due, now + base::ticks_of_ns(kPeriodNs)))
+  const uint64_t period_ns =
+      g_samples.load(std::memory_order_relaxed) < kFirstSamples ? kFirstPeriodNs : kPeriodNs;
+  if (!g_next_sample.compare_exchange_strong(due, now + base::ticks_of_ns(period_ns)))
     return;  // another thread's
+  g_samples.fetch_add(1, std::memory_order_relaxed);
   const uint64_t cpu_begin_ns = base::thread_cpu_ns();
   trace::SampleFields sample;
   sample.process = record::process_ordinal();
@@ -191,7 +201,7 @@ GW_COLD void take_sample(uint64_t now) noexcept {
     if (source) source(now);
   }
   const uint64_t least_ns = kPeriodsOfCost * (base::thread_cpu_ns() - cpu_begin_ns);
-  if (least_ns > kPeriodNs) g_next_sample.store(now + base::ticks_of_ns(least_ns), std::memory_order_relaxed);
+  if (least_ns > period_ns) g_next_sample.store(now + base::ticks_of_ns(least_ns), std::memory_order_relaxed);
 }
 
 }  // namespace gpuwatch::context

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the machine did while the job ran: about once a second a Sample table with CPU time of this process
-// and of its workers, run-queue delay, throttling, pressure, idle and stolen time of the machine, page
-// faults, memory, the busiest disk; and a clock sample. There is no thread for it: the training thread itself
-// takes the sample when it passes a step boundary. Files are opened for each sample, because a job may close
-// descriptors that it did not open. Measured on a virtual machine with two busy cores: 90 us a sample plus 13
-// us a worker, 90 ppm of a second; 11 ns for a call that finds it too early. Thread safety: any; racing
-// threads take one sample. Not for signal handlers. errno is kept.
+// What the machine did while the job ran: about once a second, in the first ten seconds four times a second,
+// a Sample table with CPU time of this process and of its workers, run-queue delay, throttling, pressure,
+// idle and stolen time of the machine, page faults, memory, the busiest disk; and a clock sample. There is no
+// thread for it: the training thread itself takes the sample when it passes a step boundary. Files are opened
+// for each sample, because a job may close descriptors that it did not open. Measured on a virtual machine
+// with two busy cores: 90 us a sample plus 13 us a worker, 90 ppm of a second; 11 ns for a call that finds it
+// too early. Thread safety: any; racing threads take one sample. Not for signal handlers. errno is kept.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ namespace gpuwatch::context {
 // the first sample.
 void on_recording() noexcept;
 
-// Whatever else belongs to a sample (NVML): called with its ticks right after it was taken, at most about
-// once a second, on the thread that took it. Registered by the library's constructor; at most four.
+// Whatever else belongs to a sample (NVML): called with its ticks right after it was taken, as often
+// as samples are taken, on the thread that took it. Registered by the library's constructor; at most four.
 using SampleSource = void (*)(uint64_t now) noexcept;
 void add_sample_source(SampleSource source) noexcept;
 
