@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/model/kernel_tokens.h"
 #include "analyzer/model/launch_period.h"
 
 namespace gpuwatch::model {
@@ -13,11 +14,11 @@ struct Kernels {
   std::vector<const DeviceOp*> operations;
 };
 
-Kernels kernels_of(const Device& device) {
+Kernels kernels_of(const Device& device, const std::vector<uint32_t>& tokens) {
   Kernels kernels;
   for (const DeviceOp& op : device.operations) {
     if (op.kind != trace::RecordKind::Kernel) continue;
-    kernels.tokens.push_back(op.kernel);
+    kernels.tokens.push_back(op.kernel < tokens.size() ? tokens[op.kernel] : op.kernel);
     kernels.operations.push_back(&op);
   }
   return kernels;
@@ -37,14 +38,7 @@ size_t longest_pause(const Kernels& kernels, const LaunchPeriod& period) {
   return static_cast<size_t>(std::ranges::max_element(pause) - pause.begin());
 }
 
-}  // namespace
-
-std::vector<Step> find_device_steps(const Process& process) {
-  const auto most = std::ranges::max_element(process.devices, {},
-                                             [](const Device& device) { return device.operations.size(); });
-  if (most == process.devices.end()) return {};
-  const Kernels kernels = kernels_of(*most);
-  const LaunchPeriod period = find_launch_period(kernels.tokens);
+std::vector<Step> steps_of(const Kernels& kernels, const LaunchPeriod& period) {
   if (period.length == 0) return {};
   const size_t shift = longest_pause(kernels, period);
   std::vector<Step> steps;
@@ -59,6 +53,19 @@ std::vector<Step> find_device_steps(const Process& process) {
     if (end > begin && (steps.empty() || begin >= steps.back().end)) steps.push_back({begin, end, 0, false});
   }
   return steps;
+}
+
+}  // namespace
+
+std::vector<Step> find_device_steps(const Run& run, const Process& process) {
+  const auto most = std::ranges::max_element(process.devices, {},
+                                             [](const Device& device) { return device.operations.size(); });
+  if (most == process.devices.end()) return {};
+  const Kernels launches = kernels_of(*most, kernel_tokens(run, KernelIdentity::kLaunch));
+  if (auto steps = steps_of(launches, find_launch_period(launches.tokens)); !steps.empty()) return steps;
+  const Kernels names = kernels_of(*most, kernel_tokens(run, KernelIdentity::kName));
+  if (auto steps = steps_of(names, find_launch_period(names.tokens)); !steps.empty()) return steps;
+  return steps_of(names, find_varying_period(names.tokens));
 }
 
 }  // namespace gpuwatch::model

@@ -12,6 +12,6 @@ namespace gpuwatch::model {
 
 // From the end of one period to the end of the next, on the device with most kernels. Empty where nothing
 // recurs.
-std::vector<Step> find_device_steps(const Process& process);
+std::vector<Step> find_device_steps(const Run& run, const Process& process);
 
 }  // namespace gpuwatch::model

@@ -10,8 +10,10 @@ namespace {
 
 constexpr double kLeastCovered =
     0.8;  // of all work, that equal repeats must cover: the rest is evaluation, saving, ...
-constexpr size_t kMaxAnchors = 64;  // candidates tried; each costs one walk over the tokens
-constexpr size_t kMaxGrouping = 8;  // times that the rarest kernel may occur in a step
+constexpr size_t kMaxAnchors = 64;        // candidates tried; each costs one walk over the tokens
+constexpr size_t kMaxVaryingAnchors = 8;  // each sorts all tokens
+constexpr size_t kLeastDifferent = 3;     // tokens of a repeat whose length varies
+constexpr size_t kMaxGrouping = 8;        // times that the rarest kernel may occur in a step
 
 struct Segment {
   size_t begin, end;  // tokens; the anchor is the last one
@@ -65,12 +67,16 @@ Usual usual_of(const std::vector<Segment>& segments) {
   return usual;
 }
 
+bool is_usual_length(const Segment& segment, const Usual& usual) {
+  const size_t length = segment.end - segment.begin;
+  return 2 * length >= usual.length && length <= 2 * usual.length;
+}
+
 // Repeats with something added or left out (a log line's kernel) are steps; what is of another size is not.
 std::vector<size_t> ends_of(const std::vector<Segment>& segments, const Usual& usual) {
   std::vector<size_t> ends;
   for (const auto& segment : segments) {
-    const size_t length = segment.end - segment.begin;
-    if (2 * length < usual.length || length > 2 * usual.length) continue;
+    if (!is_usual_length(segment, usual)) continue;
     if (ends.empty()) ends.push_back(segment.begin);
     ends.push_back(segment.end);
   }
@@ -125,6 +131,40 @@ std::vector<uint32_t> rarest_first(std::span<const uint32_t> tokens, const Work&
   return anchors;
 }
 
+// Of the set of tokens in a segment, and how many they are.
+struct TokenSet {
+  uint64_t hash = 0;
+  size_t count = 0;
+};
+
+TokenSet set_of(std::span<const uint32_t> tokens) {
+  std::vector<uint32_t> distinct(tokens.begin(), tokens.end());
+  std::ranges::sort(distinct);
+  const auto tail = std::ranges::unique(distinct);
+  distinct.erase(tail.begin(), tail.end());
+  TokenSet set{0, distinct.size()};
+  for (const uint32_t token : distinct) set.hash = mix(set.hash, token);
+  return set;
+}
+
+// The median length of the segments with that set of tokens. Their hash becomes that of the set.
+Usual usual_set(std::span<const uint32_t> tokens, std::vector<Segment>& segments) {
+  std::unordered_map<uint64_t, size_t> different;
+  for (Segment& segment : segments) {
+    const TokenSet set = set_of(tokens.subspan(segment.begin, segment.end - segment.begin));
+    different[segment.hash = set.hash] = set.count;
+  }
+  Usual usual = usual_of(segments);
+  if (different[usual.hash] < kLeastDifferent) return {};
+  std::vector<size_t> lengths;
+  for (const Segment& segment : segments)
+    if (segment.hash == usual.hash) lengths.push_back(segment.end - segment.begin);
+  const auto middle = lengths.begin() + static_cast<std::ptrdiff_t>(lengths.size() / 2);
+  std::ranges::nth_element(lengths, middle);
+  usual.length = *middle;
+  return usual;
+}
+
 double weight_of(const std::vector<Segment>& segments, const Usual& usual, const Work& work) {
   double weight = 0;
   for (const auto& segment : segments)
@@ -151,6 +191,27 @@ LaunchPeriod find_launch_period(std::span<const uint32_t> tokens, std::span<cons
           count == 1 && min_repeats < kMinRepeats && segments.front().hash == usual.hash;
       return {usual.length, ends_of(is_first_taken ? segments : groups, usual)};
     }
+  }
+  return {};
+}
+
+LaunchPeriod find_varying_period(std::span<const uint32_t> tokens, std::span<const double> weights) {
+  const Work work(tokens.size(), weights);
+  std::vector<uint32_t> anchors = rarest_first(tokens, work, kMinRepeats);
+  if (anchors.size() > kMaxVaryingAnchors) anchors.resize(kMaxVaryingAnchors);
+  for (const uint32_t anchor : anchors) {
+    std::vector<Segment> segments = cut(tokens, anchor);
+    const Usual usual = usual_set(tokens, segments);
+    double covered = 0, weight = 0;
+    size_t repeats = 0;
+    for (const Segment& segment : segments) {
+      if (segment.hash != usual.hash || !is_usual_length(segment, usual)) continue;
+      ++repeats;
+      covered += static_cast<double>(segment.end - segment.begin);
+      weight += work.between(segment.begin, segment.end);
+    }
+    if (repeats >= kMinRepeats && work.is_most(covered, weight))
+      return {usual.length, ends_of(segments, usual)};
   }
   return {};
 }

@@ -29,4 +29,9 @@ inline constexpr size_t kMinRepeats = 10;  // fewer could be the layers of a net
 LaunchPeriod find_launch_period(std::span<const uint32_t> tokens, std::span<const double> weights = {},
                                 size_t min_repeats = kMinRepeats);
 
+// For loops over sentences or graphs, whose repeats differ in length: what lies between two occurrences of
+// the rarest token holds the same tokens, each any number of times, and is half to twice as long as usual. At
+// least three different ones: fewer recur by chance. `length` is that of the median repeat.
+LaunchPeriod find_varying_period(std::span<const uint32_t> tokens, std::span<const double> weights = {});
+
 }  // namespace gpuwatch::model

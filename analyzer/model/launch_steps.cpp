@@ -6,6 +6,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "analyzer/model/kernel_tokens.h"
 #include "analyzer/model/launch_period.h"
 #include "analyzer/model/quantile.h"
 #include "libinject/trace/layout.h"
@@ -38,20 +39,21 @@ struct Launches {
 
 // What the device did for each call.
 struct Launched {
-  uint32_t kernel = kNone;  // kNone where CUPTI did not tell
+  uint32_t kernel = kNone;  // its token; kNone where CUPTI did not tell
   uint64_t kernels = 0;     // the same for equal sets of kernels
   double ns = 0;
   Ns end = 0;
 };
 
-std::vector<Launched> launched_by_call(const Process& process, uint32_t thread) {
+std::vector<Launched> launched_by_call(const Process& process, uint32_t thread,
+                                       const std::vector<uint32_t>& kernel_tokens) {
   std::vector<Launched> launched(process.threads[thread].calls.size());
   for (const auto& device : process.devices) {
     for (const auto& op : device.operations) {
       if (op.launch_thread != thread || op.launch_call >= launched.size()) continue;
       Launched& by = launched[op.launch_call];
-      by.kernel = op.kernel;
-      by.kernels += (uint64_t{op.kernel} + 1) * 0xff51afd7ed558ccd;  // a graph's branches end in any order
+      by.kernel = op.kernel < kernel_tokens.size() ? kernel_tokens[op.kernel] : op.kernel;
+      by.kernels += (uint64_t{by.kernel} + 1) * 0xff51afd7ed558ccd;  // a graph's branches end in any order
       by.ns += static_cast<double>(op.end - op.begin);
       by.end = std::max(by.end, op.end);
     }
@@ -66,8 +68,8 @@ constexpr Ns kPauseNs = 100'000;
 // count only when nothing else tells the steps apart.
 class Sequence {
  public:
-  Sequence(const Process& process, uint32_t thread)
-      : thread_(process.threads[thread]), launched_(launched_by_call(process, thread)) {}
+  Sequence(const Process& process, uint32_t thread, const std::vector<uint32_t>& kernel_tokens)
+      : thread_(process.threads[thread]), launched_(launched_by_call(process, thread, kernel_tokens)) {}
 
   Launches launches(bool with_synchronisation) const {
     Launches all;
@@ -306,17 +308,30 @@ bool is_far_ahead(const std::vector<Step>& host, const std::vector<Step>& device
          2 * median_length(host) < median_length(device);
 }
 
-}  // namespace
+Found find_varying_repeats(const Sequence& sequence) {
+  Found found{sequence.launches(false), {}};
+  found.period = find_varying_period(found.launches.tokens, found.launches.weights);
+  if (!computes(sequence, found)) found.period = {};
+  return found;
+}
 
-std::vector<Step> find_launch_steps(const Process& process, uint32_t thread_index) {
-  const Thread& thread = process.threads[thread_index];
-  const Sequence sequence(process, thread_index);
-  const Found found = find_repeats(sequence);
+std::vector<Step> steps_of(const Thread& thread, const Sequence& sequence, const Found& found) {
   if (found.period.length == 0) return {};
   const std::vector<Round> rounds = rounds_of(found, longest_pause(thread, found.launches, found.period));
   std::vector<Step> host = on_host(thread, found.launches, rounds);
   std::vector<Step> device = on_device(sequence, found.launches, rounds);
   return is_far_ahead(host, device) ? device : host;
+}
+
+}  // namespace
+
+std::vector<Step> find_launch_steps(const Run& run, const Process& process, uint32_t thread_index) {
+  const Thread& thread = process.threads[thread_index];
+  const Sequence launches(process, thread_index, kernel_tokens(run, KernelIdentity::kLaunch));
+  if (auto steps = steps_of(thread, launches, find_repeats(launches)); !steps.empty()) return steps;
+  const Sequence names(process, thread_index, kernel_tokens(run, KernelIdentity::kName));
+  if (auto steps = steps_of(thread, names, find_repeats(names)); !steps.empty()) return steps;
+  return steps_of(thread, names, find_varying_repeats(names));
 }
 
 }  // namespace gpuwatch::model

@@ -10,6 +10,6 @@
 
 namespace gpuwatch::model {
 
-std::vector<Step> find_launch_steps(const Process& process, uint32_t thread);
+std::vector<Step> find_launch_steps(const Run& run, const Process& process, uint32_t thread);
 
 }  // namespace gpuwatch::model

@@ -390,13 +390,13 @@ StepSeries find_steps(const Run& run, const Process& process) {
     series.source = "nvtx";
   } else if (series.steps = from_loader(process, thread); series.steps.size() > 1) {
     series.source = "loader";
-  } else if (series.steps = find_launch_steps(process, process.training_thread); !series.steps.empty()) {
+  } else if (series.steps = find_launch_steps(run, process, process.training_thread); !series.steps.empty()) {
     series.source = "launches";
     auto aligned = align_to_ranges(run, thread, series.steps);
     if (!aligned.empty()) series = {"nvtx", std::move(aligned)};
   } else if (!process.imported_from.empty()) {
     series.source = "launches";
-    if (thread.calls.empty()) series.steps = find_device_steps(process);
+    if (thread.calls.empty()) series.steps = find_device_steps(run, process);
     if (series.steps.empty()) series = {"trace", whole_recordings(process)};
   } else {
     return series;

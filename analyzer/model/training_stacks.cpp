@@ -15,17 +15,23 @@ bool is_within(const std::vector<TimeSpan>& intervals, Ns time) {
 
 }  // namespace
 
+std::vector<const WorkerStack*> training_samples(const Process& process,
+                                                 const std::vector<TimeSpan>& intervals) {
+  std::vector<const WorkerStack*> samples;
+  for (const Thread& thread : process.threads)
+    for (const WorkerStack& sample : thread.worker_stacks)
+      if (sample.pid == process.pid && is_within(intervals, sample.time)) samples.push_back(&sample);
+  return samples;
+}
+
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process,
                                              const std::vector<TimeSpan>& intervals) {
   FunctionTallies tallies;
   std::unordered_map<uint32_t, std::optional<StackFrame>> known;
-  for (const Thread& thread : process.threads) {
-    for (const WorkerStack& sample : thread.worker_stacks) {
-      if (sample.pid != process.pid || !is_within(intervals, sample.time)) continue;
-      const auto [entry, is_new] = known.try_emplace(sample.text);
-      if (is_new) entry->second = users_line(run, sample.text);
-      if (entry->second) tallies.add(*entry->second, double(sample.weight));
-    }
+  for (const WorkerStack* sample : training_samples(process, intervals)) {
+    const auto [entry, is_new] = known.try_emplace(sample->text);
+    if (is_new) entry->second = users_line(run, sample->text);
+    if (entry->second) tallies.add(*entry->second, double(sample->weight));
   }
   std::vector<SeenFunction> functions = tallies.by_share();
   size_t samples = 0;

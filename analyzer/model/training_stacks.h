@@ -14,6 +14,10 @@ namespace gpuwatch::model {
 // Fewer samples name no place: 5 of 10 at one place mean that it has more than a fifth (binomial, 95%).
 inline constexpr size_t kLeastStackSamples = 10;
 
+// Those of the training thread within `intervals` (sorted, disjoint).
+std::vector<const WorkerStack*> training_samples(const Process& process,
+                                                 const std::vector<TimeSpan>& intervals);
+
 // The user's functions that the samples within `intervals` (sorted, disjoint) were in, by share, largest
 // first; empty if there are fewer than kLeastStackSamples.
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process,

@@ -3,6 +3,8 @@
 // micro-steps.
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "analyzer/model/steps.h"
 #include "run_builder.h"
 
@@ -171,6 +173,59 @@ TEST_F(LaunchStepsTest, FewRepeatsWithoutAStopAreLayers) {
   for (int i = 0; i < 6; ++i)
     for (const uint64_t place : {1, 2, 2, 3}) launch(place);
   EXPECT_TRUE(steps().empty());
+}
+
+// Sentences of 5 to 9 words: a kernel for each word forward, one backward, one update.
+TEST_F(LaunchStepsTest, StepsMayDifferInLength) {
+  constexpr int kSteps = 60;
+  for (int i = 0; i < kSteps; ++i) {
+    const int words = 5 + i * 7 % 5;
+    for (int k = 0; k < words; ++k) launch(1), launch(2);
+    for (int k = 0; k < words; ++k) launch(3);
+    launch(4);
+  }
+  const auto found = steps();
+  ASSERT_GE(found.size(), size_t(kSteps - 2));
+  EXPECT_NEAR(mean_ms(found), 0.11, 0.005);  // 3 x 7 + 1 launches of 5 us
+}
+
+TEST_F(LaunchStepsTest, KernelsInAnyOrderAreNoSteps) {
+  std::mt19937 random(20);
+  for (int i = 0; i < 400; ++i) launch(1 + random() % 7);
+  EXPECT_TRUE(steps().empty());
+}
+
+// Batches of another size each time: equal kernels, other grids.
+Run varying_grids(int steps) {
+  Run run;
+  Process& process = run.processes.emplace_back();
+  process.imported_from = "torch.profiler";
+  process.threads.emplace_back();
+  process.training_thread = 0;
+  Device& device = process.devices.emplace_back();
+  Ns now = 1'000'000'000;
+  for (int step = 0; step < steps; ++step) {
+    for (const char* name : {"embed", "layer", "layer", "loss", "update"}) {
+      device.operations.push_back({.begin = now,
+                                   .end = now + 50'000,
+                                   .kernel = uint32_t(run.kernels.size()),
+                                   .kind = trace::RecordKind::Kernel,
+                                   .flags = 0});
+      run.kernels.push_back({name, {uint32_t(100 + step * 13 % 97), 1, 1}, {256, 1, 1}, false});
+      now += 60'000;
+    }
+  }
+  process.start = 1'000'000'000;
+  process.last_seen = process.alive_until = now;
+  return run;
+}
+
+TEST(DeviceSteps, KernelsAreTheSameWhateverTheirGrid) {
+  const model::Run run = varying_grids(40);
+  const StepSeries series = find_steps(run, run.processes[0]);
+  EXPECT_EQ(series.source, "launches");
+  ASSERT_GE(series.steps.size(), 38u);
+  for (const Step& step : series.steps) EXPECT_NEAR(double(step.end - step.begin), 300'000, 20'000);
 }
 
 }  // namespace

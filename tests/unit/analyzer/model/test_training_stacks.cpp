@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "analyzer/model/script_work.h"
 #include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::model {
@@ -51,6 +52,55 @@ TEST_F(TrainingStacks, HalfInNoFunctionNamesNone) {
   run.texts[3] = "/home/a/train.py:30 other\n/home/a/train.py:42 main";
   for (Ns time = 0; time < 300; time += 10) see(time, 1 + uint32_t(time / 10) % 3);
   EXPECT_FALSE(main_training_function(run, process, {{0, 300}}));
+}
+
+const char* const kMetric =
+    "/v/site-packages/numpy/lib/arraysetops.py:9 unique\n"
+    "/v/site-packages/sklearn/metrics/_ranking.py:200 roc_auc_score\n"
+    "/home/a/train.py:55 evaluate\n"
+    "/v/site-packages/torch/utils/_contextlib.py:120 decorate_context\n"
+    "/home/a/train.py:90 main";
+
+std::optional<LibraryCall> call_in(const std::string& text) {
+  return library_call(frames_of(text));
+}
+
+TEST(LibraryCall, IsTheLibraryThatTheScriptCalled) {
+  const auto call = call_in(kMetric);
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->library, "sklearn");
+  EXPECT_EQ(call->caller.location(), "/home/a/train.py:55");
+  EXPECT_EQ(call_in("/usr/lib/python3.11/json/decoder.py:3 decode\n/home/a/train.py:5 main")->library,
+            "json");
+}
+
+TEST(LibraryCall, ModelsAreNone) {
+  for (const char* text :
+       {"/v/site-packages/torch/_tensor.py:500 backward\n/home/a/train.py:5 main",
+        // NumPy for the model's sake
+        "/v/site-packages/numpy/core/a.py:5 dot\n/v/site-packages/torch/_tensor.py:9 "
+        "numpy\n/home/a/train.py:5 main",
+        // the script's own forward
+        "/v/site-packages/scipy/special.py:9 erf\n/home/a/model.py:7 forward\n"
+        "/v/site-packages/torch/nn/modules/module.py:1500 _call_impl\n/home/a/train.py:5 main",
+        // a call into C: of which library is not seen
+        "/home/a/train.py:5 main",
+        // a loop that is nobody's work
+        "/v/site-packages/lightning/loops/fit.py:5 run\n/home/a/train.py:5 main", ""})
+    EXPECT_FALSE(call_in(text)) << text;
+}
+
+TEST_F(TrainingStacks, ShareOfLibrariesHasItsInterval) {
+  run.texts[3] = kMetric;
+  run.texts[4] = "/v/site-packages/torch/_tensor.py:500 backward\n/home/a/train.py:80 main";
+  for (Ns time = 0; time < 1000; time += 10) see(time, time % 40 == 0 ? 4 : 3);
+  const auto work = script_work(run, process, {{0, 1000}});
+  ASSERT_TRUE(work);
+  EXPECT_NEAR(work->share, 0.75, 1e-9);
+  EXPECT_NEAR(work->share_low, 0.657, 0.002);  // Wilson, 75 of 100
+  EXPECT_NEAR(work->share_high, 0.825, 0.002);
+  EXPECT_EQ(work->library, "sklearn");
+  EXPECT_FALSE(script_work(run, process, {{0, 80}}));  // eight samples
 }
 
 }  // namespace

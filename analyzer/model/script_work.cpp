@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/script_work.h"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <string_view>
+#include <unordered_map>
+
+#include "analyzer/model/training_stacks.h"
+
+namespace gpuwatch::model {
+namespace {
+
+// Compute the model, or call what does from their own lines.
+constexpr std::string_view kComputeModels[] = {
+    "torch",    "torchvision",  "torchaudio", "functorch",  "triton",          "tensorflow", "keras",
+    "tf_keras", "jax",          "jaxlib",     "flax",       "haiku",           "equinox",    "optax",
+    "einops",   "opt_einsum",   "xformers",   "flash_attn", "torch_geometric", "dgl",        "kornia",
+    "gpytorch", "torchmetrics", "deepspeed",  "apex",       "bitsandbytes",    "peft",       "torch_scatter"};
+// Hold the loop that calls the script's lines and the model's.
+constexpr std::string_view kHoldLoops[] = {
+    "transformers", "lightning", "pytorch_lightning", "accelerate", "fastai", "fastcore",
+    "ignite",       "skorch",    "composer",          "catalyst"};
+// Of Python's own library: pass a call on.
+constexpr std::string_view kPassOn[] = {"contextlib", "functools", "threading", "runpy", "concurrent"};
+
+template <size_t kCount>
+bool is_one_of(const std::string_view (&names)[kCount], std::string_view name) {
+  return std::ranges::find(names, name) != std::end(names);
+}
+
+std::string_view first_part(std::string_view path) {
+  return path.substr(0, path.find_first_of("/."));
+}
+
+// The package or the module of Python's own library that a file is of; "" for another file.
+std::string_view library_of(const StackFrame& frame) {
+  const std::string_view file = frame.file;
+  constexpr std::string_view kPackages = "-packages/", kPython = "/lib/python3.";
+  if (const size_t at = file.rfind(kPackages); at != std::string_view::npos)
+    return first_part(file.substr(at + kPackages.size()));
+  const size_t at = file.find(kPython);
+  if (at == std::string_view::npos) return "";
+  const size_t folder = file.find('/', at + kPython.size());
+  return folder == std::string_view::npos ? "" : first_part(file.substr(folder + 1));
+}
+
+// What calls the script's lines as a part of the model: a module's forward, an autograd function, tracing.
+constexpr std::string_view kCallModels[] = {
+    "/torch/nn/",         "/torch/autograd/", "/torch/optim/", "/torch/_tensor.py", "/torch/_dynamo/",
+    "/keras/src/layers/", "/flax/",           "/haiku/",       "/equinox/",         "/jax/_src/",
+    "/tensorflow/python/"};
+
+bool computes_model(const StackFrame& frame) {
+  return is_one_of(kComputeModels, library_of(frame));
+}
+
+bool calls_model(const StackFrame& frame) {
+  return std::ranges::any_of(
+      kCallModels, [&](std::string_view part) { return frame.file.find(part) != std::string::npos; });
+}
+
+class WilsonInterval {
+ public:
+  WilsonInterval(double share, double samples) {
+    constexpr double kZ = 1.96;
+    const double spread = kZ * kZ / samples;
+    const double middle = (share + spread / 2) / (1 + spread);
+    const double half = kZ / (1 + spread) * std::sqrt(share * (1 - share) / samples + spread / (4 * samples));
+    low = std::max(0.0, middle - half);
+    high = std::min(1.0, middle + half);
+  }
+  double low, high;
+};
+
+}  // namespace
+
+std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames) {
+  const auto caller = std::ranges::find_if(frames, is_users);
+  if (caller == frames.end()) return std::nullopt;
+  if (std::any_of(frames.begin(), caller, computes_model)) return std::nullopt;
+  if (std::any_of(caller, frames.end(), calls_model)) return std::nullopt;
+  for (auto frame = caller; frame != frames.begin();) {
+    const std::string_view library = library_of(*--frame);
+    if (library.empty() || is_one_of(kHoldLoops, library) || is_one_of(kPassOn, library)) continue;
+    return LibraryCall{std::string(library), *caller};
+  }
+  return std::nullopt;
+}
+
+std::optional<ScriptWork> script_work(const Run& run, const Process& process,
+                                      const std::vector<TimeSpan>& intervals) {
+  ScriptWork work;
+  double all = 0, in_libraries = 0;
+  std::unordered_map<uint32_t, std::optional<LibraryCall>> known;
+  std::map<std::string, double> libraries;
+  FunctionTallies callers;
+  for (const WorkerStack* sample : training_samples(process, intervals)) {
+    const auto text = run.texts.find(sample->text);
+    if (text == run.texts.end()) continue;
+    const auto [call, is_new] = known.try_emplace(sample->text);
+    if (is_new) call->second = library_call(frames_of(text->second));
+    const double weight = double(std::max<Ns>(0, sample->weight));
+    ++work.samples;
+    all += weight;
+    if (!call->second) continue;
+    in_libraries += weight;
+    libraries[call->second->library] += weight;
+    callers.add(call->second->caller, weight);
+  }
+  if (work.samples < kLeastStackSamples || in_libraries <= 0) return std::nullopt;
+  work.share = in_libraries / all;
+  const WilsonInterval interval(work.share, double(work.samples));
+  work.share_low = interval.low;
+  work.share_high = interval.high;
+  work.library =
+      std::ranges::max_element(libraries, {}, [](const auto& entry) { return entry.second; })->first;
+  work.caller = callers.by_share().front().frame;
+  return work;
+}
+
+}  // namespace gpuwatch::model

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work of the script that is no part of the model, where no hook tells the two apart: the training thread was
+// seen in a library that computes no model, called from the script's own line and not from within a module's
+// forward, a backward or an optimizer. What the script's own lines compute cannot be told apart: a call into
+// C, of NumPy as of PyTorch, leaves no frame. Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/model/stacks.h"
+
+namespace gpuwatch::model {
+
+// Where a sampled stack (innermost first) shows such work.
+struct LibraryCall {
+  std::string library;  // "sklearn"
+  StackFrame caller;    // the script's line
+};
+std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames);
+
+struct ScriptWork {
+  size_t samples = 0;  // of the training thread
+  // Of them, in such work; with the 95% interval of a share (Wilson, J. Am. Stat. Assoc. 22, 1927).
+  double share = 0, share_low = 0, share_high = 0;
+  std::string library;  // that most of it was in
+  StackFrame caller;    // the line that called it most often
+};
+
+// Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without such work.
+std::optional<ScriptWork> script_work(const Run& run, const Process& process,
+                                      const std::vector<TimeSpan>& intervals);
+
+}  // namespace gpuwatch::model
