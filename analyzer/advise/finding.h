@@ -57,6 +57,9 @@ struct Finding {
   // On something that cannot be seen, or of another step than the recorded one (a larger batch's): predicted
   // from the recorded step, and no other on top of it.
   bool is_conditional = false;
+  // What the prediction leaves out may have to stay: a sleep can stand for an environment, a rate limit, or a
+  // model that is only emulated. Counts half, as an upper bound does.
+  bool may_have_to_stay = false;
   // Slows the run down by what these bottlenecks show: findings about them are its symptoms, and come after
   // it.
   std::vector<attribute::Bottleneck> distorts{};

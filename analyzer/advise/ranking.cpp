@@ -23,12 +23,17 @@ double upper_bound(const Finding& finding) {
   return recovered(ceiling);
 }
 
+double counted_part(const Finding& finding) {
+  return finding.may_have_to_stay ? 0.5 : 1;
+}
+
 // What is known to be gained, then what is expected, then what may be.
 using Strength = std::tuple<double, double, double>;
 Strength strength(const Finding& finding) {
   if (!finding.prediction) return {expected_recovery(finding), 0, upper_bound(finding)};
   const predict::Estimate& speedup = finding.prediction->speedup;
-  return {recovered(speedup.low), recovered(speedup.expected), recovered(speedup.high)};
+  const double counted = counted_part(finding);
+  return {counted * recovered(speedup.low), counted * recovered(speedup.expected), recovered(speedup.high)};
 }
 
 // Both about the same part of the step, and only the gain of `a` is predicted; or neither is, and `a` is an
@@ -211,6 +216,7 @@ const Finding* fastest_alone(const std::vector<Finding>& alone) {
   const Finding* fastest = nullptr;
   for (const Finding& finding : alone) {
     if (!changes_what_follows(finding) || finding.prediction->metric != "step_ms") continue;
+    if (finding.may_have_to_stay) continue;
     if (!fastest || finding.prediction->value.expected < fastest->prediction->value.expected)
       fastest = &finding;
   }
@@ -228,8 +234,8 @@ double end_ms(const RuleInput& recorded, const RankedFindings& ranked) {
 
 double expected_recovery(const Finding& finding) {
   if (!finding.is_complaint()) return 0;
-  if (finding.alone) return recovered(finding.alone->speedup.low);
-  if (finding.prediction) return recovered(finding.prediction->speedup.low);
+  const std::optional<predict::Prediction>& predicted = finding.alone ? finding.alone : finding.prediction;
+  if (predicted) return counted_part(finding) * recovered(predicted->speedup.low);
   return finding.bottleneck ? upper_bound(finding) / 2 : 0;
 }
 

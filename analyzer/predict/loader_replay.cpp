@@ -208,15 +208,6 @@ Estimate replay_estimate(const LoaderReplayInput& recording, LoaderSetting setti
   return range;
 }
 
-bool gains_by_persistence(const LoaderReplayInput& recording, LoaderSetting setting) {
-  constexpr double kLeastGain = 1.02;  // times: the change is a single argument
-  if (setting.workers <= 0 || recording.epochs.size() < 2) return false;
-  setting.persistent = false;
-  const double restarting_ms = replay(recording, setting).step_ms;
-  setting.persistent = true;
-  return restarting_ms > replay(recording, setting).step_ms * kLeastGain;
-}
-
 double step_without_input_ms(const LoaderReplayInput& recording) {
   double think_ns = 0;
   size_t count = 0;

@@ -127,10 +127,6 @@ struct LoaderReplay {
 std::optional<LoaderReplayInput> extract_loader(const model::Run& run,
                                                 const attribute::RankAttribution& rank);
 
-// Whether workers of that setting gain by living on from epoch to epoch: then a proposal of them carries
-// persistent_workers=True, and its prediction is that of both.
-bool gains_by_persistence(const LoaderReplayInput& recording, LoaderSetting setting);
-
 // Index of the loader that feeds the recorded steps, kNone if none does.
 uint32_t main_loader(const model::Run& run, const attribute::RankAttribution& rank);
 

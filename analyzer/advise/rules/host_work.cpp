@@ -4,10 +4,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/host_calls.h"
 #include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/reported_ranges.h"
+#include "analyzer/io/printable.h"
+#include "analyzer/model/script_work.h"
 #include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
@@ -21,6 +24,7 @@ using trace::OpClass;
 
 constexpr double kLeastShare = 0.05;
 constexpr double kLeastSteps = 0.5;
+constexpr double kWidest = 0.3;
 
 constexpr Threshold kThresholds[] = {
     {"host work (on a CPU job: sleeping and waiting)", kLeastShare, "of the step", "XProf's lower band"},
@@ -31,6 +35,9 @@ constexpr Threshold kThresholds[] = {
     {"that time: at least", kShortOwnWorkNs / 1e6, "ms",
      "a framework takes 5 to 50 us between launches, an optimizer's Python loop 0.1 ms; with fewer than 20 "
      "launches a step and no CUDA graph there is no framework"},
+    {"share of the stack samples in libraries that compute no model, its low end", kLeastShare, "of the step",
+     "95% interval: a few samples name nothing"},
+    {"interval of the step without them", kWidest, "of it", "a wider one is an upper bound"},
     {"that time: always from", kLongDispatchNs / 1e6, "ms", "no framework takes as long"},
 };
 
@@ -91,11 +98,18 @@ bool is_waiting(const model::HostCall& call) {
   return pauses(call.op_class);
 }
 
+bool mostly_sleeps(const RuleInput& input, const HostCalls& waits) {
+  const HostCalls sleeps =
+      training_calls(input, [](const model::HostCall& call) { return call.op_class == OpClass::Sleep; });
+  return 2 * sleeps.total_ns > waits.total_ns;
+}
+
 // The place is the wait's own: the CUDA call after it may be anywhere.
 void describe_waiting(Finding& finding, const RuleInput& input, const HostCalls& waits, double ms) {
   finding.title =
       fmt::format("Host work: the training thread sleeps or waits for a child process {:.3g} ms a step", ms);
   finding.fix.summary = "Move the wait off the training thread, or do it every 50 steps";
+  finding.may_have_to_stay = mostly_sleeps(input, waits);
   if (waits.call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, waits.call);
 }
@@ -124,8 +138,7 @@ std::optional<Finding> on_device(const RuleInput& input) {
   return finding;
 }
 
-// On a CPU job the script's work cannot be separated from the model's compute, but sleeping (a simulated
-// environment, polling, rate limits) can.
+// Sleeping: a simulated environment, polling, rate limits.
 std::optional<Finding> on_cpu(const RuleInput& input) {
   const HostCalls calls = training_calls(input, is_waiting);
   const double share = calls.share(input);
@@ -142,9 +155,65 @@ std::optional<Finding> on_cpu(const RuleInput& input) {
   return finding;
 }
 
+// The script's work in each step, as far as stack samples tell it from the model's.
+HostCalls evenly(const RuleInput& input, double share_of_compute) {
+  HostCalls work;
+  for (const attribute::StepAttribution& step : input.rank.steps) {
+    const double ns = share_of_compute * double(step.times[size_t(Category::Compute)]);
+    work.ns_of_step.push_back(ns);
+    work.total_ns += ns;
+  }
+  work.calls = work.steps = work.ns_of_step.size();
+  return work;
+}
+
+// The interval of a sampled share is the prediction's, too.
+void settle_sampled(Finding& finding, const RuleInput& input, const model::ScriptWork& work) {
+  constexpr double kKept = 1.0 / 50;
+  const auto least = prediction_without(input, evenly(input, work.share_low), kKept);
+  const auto most = prediction_without(input, evenly(input, work.share_high), kKept);
+  finding.prediction = prediction_without(input, evenly(input, work.share), kKept);
+  if (finding.prediction && least && most) {
+    predict::Estimate& step = finding.prediction->value;
+    step.low = std::min(step.low, most->value.low);
+    step.high = std::max(step.high, least->value.high);
+    const double now = finding.prediction->now;
+    finding.prediction->speedup = {now / step.high, now / step.expected, now / step.low};
+    if (step.high - step.low <= kWidest * step.expected) return;
+  }
+  finding.prediction.reset();
+  finding.ceiling_speedup = ceiling_without(input, work.share_high * input.rank.share(Category::Compute));
+}
+
+// On a CPU job the model's compute and the script's are one category.
+std::optional<Finding> in_libraries(const RuleInput& input) {
+  const auto work =
+      model::script_work(input.run, input.process, attribute::times_of(input.rank, Category::Compute));
+  const double of_step = input.rank.share(Category::Compute);
+  if (!work || work->share_low * of_step < kLeastShare) return std::nullopt;
+  const double share = work->share * of_step;
+  Finding finding = describe(input, share, model::kNone);
+  const std::string library = io::printable(work->library);
+  finding.title =
+      fmt::format("Host work: the training thread spends {:.0f}% of each step in {}, not in the model",
+                  100 * share, library);
+  finding.evidence = {{"seen in libraries that compute no model", 100 * share, "% of the step"},
+                      {"such work", share * input.rank.mean_step_ms(), "ms a step"},
+                      {"stack samples", double(work->samples), "of the training thread"}};
+  finding.fix.summary =
+      fmt::format("Move the work in {} to the DataLoader's workers, or run it every 50 steps", library);
+  finding.fix.location = work->caller.location();
+  finding.bottleneck = attribute::Bottleneck::Host;
+  settle_sampled(finding, input, *work);
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (input.device && input.streams) return on_device(input);
-  return input.device_hidden() ? std::nullopt : on_cpu(input);
+  if (input.device_hidden()) return std::nullopt;
+  auto waits = on_cpu(input), work = in_libraries(input);
+  if (!waits || !work) return waits ? waits : work;
+  return waits->lost_share > work->lost_share ? waits : work;
 }
 
 }  // namespace
@@ -156,8 +225,11 @@ const Rule kHostWork{
     "The GPU is idle and the training thread makes no CUDA call at the same place in most steps, for longer "
     "than before its other launches. Launches at even distances are `launch-bound`; work that the launch "
     "queue would hide if the "
-    "host did not wait for the GPU is `sync-per-step`. On a CPU job the script's work cannot be separated "
-    "from the model's compute, so only sleeping and waiting for child processes are found.",
+    "host did not wait for the GPU is `sync-per-step`. On a CPU job: the training thread sleeps, waits for "
+    "a child process, or was seen (stack samples) in a library that computes no model, such as scikit-learn, "
+    "pandas or gymnasium, called by the script and not by a module. What the script's own lines compute "
+    "cannot "
+    "be told from the model there.",
     "Move it to DataLoader workers or to the GPU, or run it every N steps, at the named line. CUDA graphs do "
     "not help.",
     kThresholds,

@@ -121,6 +121,38 @@ TEST(HostWork, OnTheCpuOnlySleepingIsNamed) {
   EXPECT_EQ(find(computing.diagnose(), "host-work"), nullptr);
 }
 
+// 1 s of training on the CPU, 60% of it in a library that the script calls.
+Diagnosis diagnose_library_work(int samples) {
+  CpuTraining training;
+  model::Process& process = training.job.process();
+  const model::Step first = training.job.rank().steps.front().step;
+  training.job.rank().slices = {{first.begin, training.job.rank().steps.back().step.end, Category::Compute, 0}};
+  test::set_shares(training.job, {{Category::Compute, 1}});
+  training.job.run.texts[91] = "/v/site-packages/sklearn/metrics.py:7 auc\n/home/a/train.py:55 evaluate";
+  training.job.run.texts[92] = "/v/site-packages/torch/_tensor.py:5 backward\n/home/a/train.py:80 main";
+  for (int i = 0; i < samples; ++i)
+    process.threads[0].worker_stacks.push_back(
+        {first.begin + i * kSecond / samples, kSecond / samples, i % 5 < 3 ? 91u : 92u, process.pid});
+  return training.diagnose();
+}
+
+TEST(HostWork, OnTheCpuIsWhatSamplesSeeInLibraries) {
+  const Diagnosis diagnosis = diagnose_library_work(2000);
+  const Finding* finding = find(diagnosis, "host-work");
+  expect_step(finding, 10, 10 * (1 - 0.6 * 0.98));
+  EXPECT_EQ(finding->fix.location, "/home/a/train.py:55");
+  EXPECT_NE(finding->title.find("sklearn"), std::string::npos) << finding->title;
+}
+
+TEST(HostWork, FewSamplesGiveABound) {
+  const Diagnosis diagnosis = diagnose_library_work(60);
+  const Finding* finding = find(diagnosis, "host-work");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_FALSE(finding->prediction);
+  EXPECT_GE(finding->ceiling_speedup.value_or(0), 2.5);  // 1 / 0.4
+  EXPECT_LE(finding->ceiling_speedup.value_or(9), 3.9);
+}
+
 constexpr size_t kSteps = 100;
 
 Diagnosis diagnose_device(const std::vector<Action>& step, Category category, double share) {
