@@ -120,11 +120,16 @@ class Applied {
 
 // A rule compares replays with each other; the prediction starts from the recorded step, and decides. One
 // that may as well be a loss is named only where a large gain is expected.
-bool is_worth_naming(const Finding& finding) {
+bool is_worth_naming(const RuleInput& input, const Finding& finding) {
   if (!finding.is_complaint()) return true;
   if (!finding.prediction) return finding.ceiling_speedup.value_or(kLeastSpeedup) >= kLeastSpeedup;
   const predict::Estimate& speedup = finding.prediction->speedup;
-  return speedup.expected >= (speedup.low >= 1 ? kLeastSpeedup : kLargeSpeedup);
+  if (speedup.low >= 1) return speedup.expected >= kLeastSpeedup;
+  // Workers beside training that computes on all cores: seven programs of eight became slower.
+  const predict::LoaderReplayInput* loader = input.loader;
+  const bool fills_cores = loader && loader->think_cores_known && loader->think_cores > 1;
+  if (fills_cores && std::holds_alternative<LoaderChange>(finding.fix.change)) return false;
+  return speedup.expected >= kLargeSpeedup;
 }
 
 std::vector<Finding> evaluate_rules(const RuleInput& input, const std::vector<Finding>& except) {
@@ -133,7 +138,7 @@ std::vector<Finding> evaluate_rules(const RuleInput& input, const std::vector<Fi
   for (const Rule* rule : all_rules()) {
     if (find(except, rule->id) || (!has_enough_steps && !rule->without_steps)) continue;
     auto finding = rule->evaluate(input);
-    if (finding && is_worth_naming(*finding)) findings.push_back(std::move(*finding));
+    if (finding && is_worth_naming(input, *finding)) findings.push_back(std::move(*finding));
   }
   return findings;
 }

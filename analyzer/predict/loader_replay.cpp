@@ -113,6 +113,12 @@ std::vector<LoaderReplayInput> open_questions(const LoaderReplayInput& recording
   }
   if (!recording.think_cores_known && recording.think_cores_worst != recording.think_cores)
     result.emplace_back(recording).think_cores = recording.think_cores_worst;
+  if (recording.think_delay_share > 0 && recording.idle_cores > 0)
+    for (ReplayEpoch& epoch : result.emplace_back(recording).epochs)
+      for (BatchCost& batch : epoch.batches) batch.think_ns *= 1 - recording.think_delay_share;
+  // OpenMP's threads spin between two parallel regions, and give way to whoever has work.
+  if (recording.think_cores_known && recording.think_cores > 1)
+    result.emplace_back(recording).think_cores = 1;
   for (int looks : {kFewestLooks, kMostLooks}) result.emplace_back(recording).scheduling.looks = looks;
   ask_restarts(recording, setting, result);
   if (recording.cores_low > 0) result.emplace_back(recording).cores = recording.cores_low;

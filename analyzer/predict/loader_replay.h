@@ -103,10 +103,14 @@ struct LoaderReplayInput {
   size_t steps = 0;
   bool think_cores_known = false;  // from the sampler; else a guess, said in the assumptions
   double used_cores = 0;           // CPU that the job used in the recorded steps, 0 if not sampled
-  bool is_throttled = false;       // by a CPU quota
-  bool is_cpu_limited = false;     // workers and training wait for each other's CPU
-  double pin_ns = 0;               // mean copy into pinned memory, 0 if none was recorded
-  double disk_share = 0;           // of the recorded time the disk was busy, 0 unknown
+  // Of the consumer's work: waiting for a core that no other work of the job explains. On an idle machine the
+  // core only has to wake up, which it need not where there is more to do.
+  double think_delay_share = 0;
+  double idle_cores = 0;        // of the machine meanwhile, 0 if not known
+  bool is_throttled = false;    // by a CPU quota
+  bool is_cpu_limited = false;  // workers and training wait for each other's CPU
+  double pin_ns = 0;            // mean copy into pinned memory, 0 if none was recorded
+  double disk_share = 0;        // of the recorded time the disk was busy, 0 unknown
 };
 
 // What keeps a replayed step from being shorter.

@@ -17,6 +17,7 @@ namespace {
 constexpr double kLeastInputShare = 0.10;
 constexpr double kLeastBusy = 0.85;
 constexpr double kLeastCpuShare = 0.70;
+constexpr double kMostTraining = 0.5;
 
 constexpr Threshold kThresholds[] = {
     {"data stall", kLeastInputShare, "of the step", "below it, more CPU cores gain little"},
@@ -24,6 +25,8 @@ constexpr Threshold kThresholds[] = {
      "below it, there are cores left for more workers"},
     {"CPU time", kLeastCpuShare, "of the time to make a batch",
      "below it, waiting for storage takes more of the time, and that needs no core"},
+    {"CPU used by training itself, without a GPU: at most", kMostTraining, "cores",
+     "training that computes on the CPU gains by more cores whatever its input does"},
 };
 
 struct CpuDemand {
@@ -65,6 +68,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double without_wait_ms = std::max(input.input_floor_ms(), 1e-3);
   const double needed = std::ceil(needs.fetch_cpu_ms / without_wait_ms + input.loader->think_cores);
   if (needed <= has) return std::nullopt;
+  const bool trains_on_cpu = input.rank.device == model::kNone && input.loader->think_cores_known &&
+                             input.loader->think_cores > kMostTraining;
+  if (trains_on_cpu) return std::nullopt;
 
   Finding finding = make_finding(kCpuUndersized, input, lost);
   finding.title = fmt::format("Too few CPU cores: keeping up needs {:.0f}, this job has {:.0f}, {}", needed,
@@ -90,7 +96,8 @@ const Rule kCpuUndersized{
     "The machine has too few CPU cores to make batches as fast as training uses them.",
     "Training waits for data, making a batch is mostly CPU time, and this job keeps its CPU cores busy. The "
     "CPU time to prepare a step's data, divided by the step time without data stalls, gives the number of "
-    "cores needed. With cores left the finding is `dataloader-workers`, under a CPU quota `cpu-quota`.",
+    "cores needed. Not where training itself computes on the CPU. With cores left the finding is "
+    "`dataloader-workers`, under a CPU quota `cpu-quota`.",
     "Use a machine with that many CPU cores for each GPU, make transforms cheaper or precompute them, or "
     "run them on the GPU.",
     kThresholds,

@@ -27,6 +27,7 @@ struct DebugSetting {
 };
 
 constexpr auto kHost = attribute::Bottleneck::Host, kInput = attribute::Bottleneck::Input,
+               kCompute = attribute::Bottleneck::Compute,
                kCommunication = attribute::Bottleneck::Communication;
 
 const DebugSetting kSettings[] = {
@@ -41,7 +42,7 @@ const DebugSetting kSettings[] = {
      Needs::kNothing,
      "autograd keeps a stack for each operation and looks for NaN",
      "call torch.autograd.set_detect_anomaly(False)",
-     {kHost}},
+     {kHost, kCompute}},  // it looks on the GPU
     {"profiler",
      "on",
      Needs::kNothing,

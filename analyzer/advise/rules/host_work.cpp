@@ -24,12 +24,15 @@ using trace::OpClass;
 
 constexpr double kLeastShare = 0.05;
 constexpr double kLeastSteps = 0.5;
+constexpr size_t kLeastTimes = 5;
 constexpr double kWidest = 0.3;
 
 constexpr Threshold kThresholds[] = {
     {"host work (on a CPU job: sleeping and waiting)", kLeastShare, "of the step", "XProf's lower band"},
     {"steps that contain such work", kLeastSteps, "of the steps",
      "work in fewer steps is evaluation, logging or a checkpoint"},
+    {"on a CPU job: steps that sleep or wait", double(kLeastTimes), "steps",
+     "reinforcement learning plays many moves between two updates, and then updates many times"},
     {"time without a CUDA call at one place, against the median before a launch", kStandsOut, "times",
      "a framework is about as long before each of its launches (`launch-bound`)"},
     {"that time: at least", kShortOwnWorkNs / 1e6, "ms",
@@ -142,8 +145,7 @@ std::optional<Finding> on_device(const RuleInput& input) {
 std::optional<Finding> on_cpu(const RuleInput& input) {
   const HostCalls calls = training_calls(input, is_waiting);
   const double share = calls.share(input);
-  if (share < kLeastShare || double(calls.steps) < kLeastSteps * double(input.rank.steps.size()))
-    return std::nullopt;
+  if (share < kLeastShare || calls.steps < kLeastTimes) return std::nullopt;
   const double steps = double(input.rank.steps.size()), ms = calls.total_ns / steps / 1e6;
   Finding finding = describe(input, share, calls.call);
   describe_waiting(finding, input, calls, ms);
@@ -229,7 +231,7 @@ const Rule kHostWork{
     "a child process, or was seen (stack samples) in a library that computes no model, such as scikit-learn, "
     "pandas or gymnasium, called by the script and not by a module. What the script's own lines compute "
     "cannot "
-    "be told from the model there.",
+    "be distinguished from the model there.",
     "Move it to DataLoader workers or to the GPU, or run it every N steps, at the named line. CUDA graphs do "
     "not help.",
     kThresholds,
