@@ -94,7 +94,7 @@ def words_of(case, finding):
     fitting = [fix for fix in case.fixes if finding["id"] in fix.findings]
     for fix in fitting:
         for name, option in fix.takes:
-            if name == setting and value:
+            if name == setting and value and not value.startswith("x"):  # "x16": of a size that was not seen
                 return (option, value)
     for fix in fitting:
         if value and value.lower() in fix.words:

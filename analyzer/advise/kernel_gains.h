@@ -22,6 +22,7 @@ struct KernelGain {
 struct KernelGains {
   std::vector<KernelGain> parts;  // largest bound first, then by share
   std::optional<double> bound;    // of all together; nullopt if one of them has none
+  double double_share = 0;        // of the step, in FP64 matmuls
 };
 
 inline constexpr double kLeastKernelShare = 0.05;

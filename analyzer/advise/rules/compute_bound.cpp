@@ -16,6 +16,7 @@ namespace {
 using attribute::Category;
 
 constexpr double kLeastCompute = 0.90;
+constexpr double kLeastDouble = 0.10;
 constexpr size_t kMostNamed = 3;  // parts in the proposal; the evidence has all
 
 constexpr Threshold kThresholds[] = {
@@ -23,6 +24,8 @@ constexpr Threshold kThresholds[] = {
      "TraceML calls this compute-bound, and MLPerf Storage asks it of a good input pipeline"},
     {"kernels that one change concerns", kLeastKernelShare, "of the step",
      "XProf's lower band: without them a step gets up to 1.05x faster"},
+    {"FP64 matmuls, to be a complaint", kLeastDouble, "of the step",
+     "models seldom need them, and most GPUs compute them 32 to 64 times as slowly"},
 };
 
 void add_classes(Finding& finding, const RuleInput& input, const attribute::DeviceWork& work) {
@@ -71,6 +74,14 @@ std::string proposal(const KernelGains& gains) {
   return words;
 }
 
+void complain_of_double(Finding& finding, const RuleInput& input, const KernelGains& gains) {
+  finding.lost_share = gains.double_share;
+  finding.severity = make_finding(kComputeBound, input, gains.double_share).severity;
+  finding.title = fmt::format("Compute: FP64 matmuls take {:.0f}% of each step", 100 * gains.double_share);
+  finding.fix.change = NamedChange{"dtype", "float32"};
+  if (!finding.ceiling_speedup) finding.ceiling_speedup = gains.parts.front().bound;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   const double compute = input.rank.share(Category::Compute);
   if (!input.device || !input.rank.device_observed || compute < kLeastCompute) return std::nullopt;
@@ -85,6 +96,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   add_queue(finding, input);
   add_gains(finding, gains);
   finding.fix.summary = proposal(gains);
+  if (gains.double_share >= kLeastDouble) complain_of_double(finding, input, gains);
   return finding;
 }
 
@@ -99,9 +111,9 @@ const Rule kComputeBound{
     "matmuls as attention that is not fused, runs of pointwise, normalization and reduction kernels, layout "
     "transposes, optimizers that are not fused, copies within the GPU. Only time in which no other work ran "
     "on the "
-    "GPU counts for an upper bound. Attention and FP64 matmuls have none: how much faster their other form "
-    "is does "
-    "not follow from a trace.",
+    "GPU counts for an upper bound. Attention has none: how much faster its other form is does not follow "
+    "from a trace. FP64 matmuls are a "
+    "complaint.",
     "Make the GPU work faster, largest bound first: lower precision, `torch.compile` for kernels in a row, "
     "`scaled_dot_product_attention`, `memory_format=torch.channels_last`, `fused=True` in the optimizer. "
     "Else faster "

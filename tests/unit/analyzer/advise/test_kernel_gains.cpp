@@ -122,6 +122,17 @@ TEST(KernelGains, TensorCoresReachAtMostTheirPublishedRate) {
   EXPECT_NEAR(*gains.bound, *fp32->bound, 1e-6);
 }
 
+TEST(KernelGains, DoublePrecisionIsAComplaint) {
+  test::Job job = job_of({{"volta_dgemm_128x64_nn", 800}, {kGemm, 200}});
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* first = first_complaint(diagnosis.findings);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->id, "compute-bound");
+  EXPECT_EQ(setting_value(first->fix.change), "float32");
+  EXPECT_NEAR(first->ceiling_speedup.value_or(0), 1 / (0.2 + 0.8 / 64), 0.1);
+  EXPECT_EQ(diagnosis.verdict.id, "compute-bound") << diagnosis.verdict.sentence;
+}
+
 TEST(KernelGains, RatesOfNvidiaAreNotThoseOfAmd) {
   test::Job job = job_of({{kSgemm, 800}, {kGemm, 200}});
   model::Device& device = job.process().devices[0];
