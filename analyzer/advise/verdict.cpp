@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/early_end.h"
 #include "analyzer/advise/input_seen.h"
 #include "analyzer/advise/ranking.h"
 #include "analyzer/advise/unexplained.h"
@@ -95,16 +96,6 @@ Verdict bound_by(const RankAttribution& rank, const Loss& loss) {
       fmt::format("{}: {} ({:.4g} of {:.4g} ms){}", loss.heading,
                   fmt::format(fmt::runtime(words), percent(share)), share * step, step, machine_words(rank)),
       share < 1 ? 1 / (1 - share) : 1, loss.bottleneck};
-}
-
-Verdict without_steps(const model::Run& run) {
-  for (const model::Process& process : run.processes)
-    if (process.is_rank())
-      return {"no-training",
-              fmt::format("NO TRAINING SEEN: {} ran, but no repeating training step was found in what it did",
-                          io::printable(process.script.empty() ? process.executable : process.script)),
-              1};
-  return {"no-training", "NO TRAINING SEEN: no DataLoader, optimizer step or kernel launch was recorded", 1};
 }
 
 // Its last steps say nothing of why it left no end: it may have waited for a peer, or for its device. The
@@ -209,12 +200,9 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
   for (const Finding& finding : findings)
     if (finding.verdict) return *finding.verdict;
   const RankAttribution* rank = worst_rank(ranks);
-  if (!rank) return without_steps(run);
+  if (!rank) return verdict_without_steps(run);
   if (rank->steps.size() < kLeastSteps)
-    return {"too-short",
-            fmt::format("TOO SHORT: only {} step{} recorded; let the job run for 20 steps or more",
-                        rank->steps.size(), rank->steps.size() == 1 ? " was" : "s were"),
-            1};
+    return verdict_with_few_steps(run.processes.at(rank->process), rank->steps.size());
   const Loss* loss = most_recoverable(run, *rank, findings);
   const bool is_bound = loss && own_share(*rank, loss->bottleneck) >= kBound;
   const double hidden = rank->share(Bottleneck::Unobserved);

@@ -90,11 +90,12 @@ bool holds_traces(const std::string& directory) {
   return false;
 }
 
-void print_report(const std::string& directory) {
+void print_report(const std::string& directory, int code) {
   if (!holds_traces(directory)) {
     fmt::print(stderr,
-               "gpuwatch: nothing to report: the command used no CUDA, NCCL, DataLoader or optimizer that "
-               "gpuwatch recognizes\n");
+               "gpuwatch: nothing to report: the command {}used no CUDA, NCCL, DataLoader or optimizer that "
+               "gpuwatch recognizes\n",
+               code == 0 ? "" : fmt::format("ended with exit code {} and ", code));
     return;
   }
   try {
@@ -142,7 +143,7 @@ int run(const RunOptions& options) {
   if (child == 0) become(options, path, out, before);
   int code = wait_for(child, signals);
   sigprocmask(SIG_SETMASK, &before, nullptr);
-  if (!options.no_report) print_report(out);
+  if (!options.no_report) print_report(out, code);
   return code;
 }
 

@@ -288,6 +288,7 @@ std::string next_words(const Report& report, const Finding* first) {
     return fmt::format("make change 1{}, run again and compare", where);
   }
   if (verdict == "too-short") return "record a longer run";
+  if (verdict == "ended-early") return "make the job run, then record again";
   const RankAttribution* rank = shown_rank(report);
   if (rank && !rank->steps.empty() && !advise::is_input_seen(report.run.processes.at(rank->process), *rank))
     return "see which Python lines take the time: py-spy record -- python train.py";

@@ -57,7 +57,7 @@ def attributed(torch_cuda, sim_lib, inject, tmp_path, kind):
     return as_oracle_sees(grouped(totals, wall), totals.get("gil", 0) / wall, expected), expected
 
 
-@pytest.mark.parametrize("kind", ["mlp", "transformer", "convnet"])
+@pytest.mark.parametrize("kind", ["mlp", "transformer", "convnet", "recurrent", "spectral", "whitening", "jiterator"])
 def test_attribution_agrees_with_oracle(kind, torch_cuda, sim_lib, inject, tmp_path):
     found, expected = attributed(torch_cuda, sim_lib, inject, tmp_path, kind)
     assert found == pytest.approx(expected, abs=TOLERANCE)

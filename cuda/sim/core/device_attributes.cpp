@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "device_attributes.h"
 
+#include <algorithm>
 #include <iterator>
 
 #include "config.h"
@@ -96,6 +97,17 @@ int device_attribute(int attribute, int device) {
     if (a.number == attribute) return a.value;
   }
   return 0;
+}
+
+int active_blocks_per_multiprocessor(int block_size, size_t dynamic_shared_bytes) {
+  if (block_size <= 0) return 0;
+  const ComputeLimits& limits = compute_limits();
+  int blocks = std::min(limits.blocks_per_multiprocessor, limits.threads_per_multiprocessor / block_size);
+  if (dynamic_shared_bytes > 0) {
+    blocks = std::min(blocks, static_cast<int>(static_cast<size_t>(limits.shared_bytes_per_multiprocessor) /
+                                               (dynamic_shared_bytes + 1024)));
+  }
+  return blocks;
 }
 
 }  // namespace gpuwatch::sim

@@ -24,6 +24,9 @@ struct ComputeLimits {
 // Of the configured compute capability; of the newest known one below it where that is not known.
 const ComputeLimits& compute_limits();
 
+// Of so many threads each; registers are not counted.
+int active_blocks_per_multiprocessor(int block_size, size_t dynamic_shared_bytes);
+
 inline constexpr int kCudaVersion = 13000;
 inline constexpr size_t kSharedBytesPerBlock = 48 << 10;
 inline constexpr int kThreadsPerBlock = 1024;

@@ -14,19 +14,22 @@ struct PrecisionTraits {
   const char* depth;        // of a tile in k, and its stages
   int alignment;
   uint32_t operand_bytes;
+  double flops;  // of a multiplication with its addition: complex ones take four of each
   double Config::*flops_per_ns;
 };
 
 // CUTLASS names the instruction by accumulator, shape, and operand type where that is not implied.
 const PrecisionTraits& traits_of(MatmulPrecision precision) {
   static const PrecisionTraits kTraits[] = {
-      {"tensorop_d884gemm", "16x3", 1, 8, &Config::fp64_flops_per_ns},
-      {"simt_sgemm", "8x4", 1, 4, &Config::fp32_flops_per_ns},
-      {"tensorop_s1688gemm_tf32", "16x4", 4, 4, &Config::tf32_flops_per_ns},
-      {"tensorop_f16_s16816gemm_f16", "32x4", 8, 2, &Config::fp16_flops_per_ns},
-      {"tensorop_bf16_s16816gemm_bf16", "32x4", 8, 2, &Config::fp16_flops_per_ns},
-      {"tensorop_s16832gemm_e4m3", "64x3", 16, 1, &Config::fp8_flops_per_ns},
-      {"tensorop_i16832gemm_s8", "64x3", 16, 1, &Config::fp8_flops_per_ns},
+      {"tensorop_d884gemm", "16x3", 1, 8, 2, &Config::fp64_flops_per_ns},
+      {"simt_sgemm", "8x4", 1, 4, 2, &Config::fp32_flops_per_ns},
+      {"tensorop_s1688gemm_tf32", "16x4", 4, 4, 2, &Config::tf32_flops_per_ns},
+      {"tensorop_f16_s16816gemm_f16", "32x4", 8, 2, 2, &Config::fp16_flops_per_ns},
+      {"tensorop_bf16_s16816gemm_bf16", "32x4", 8, 2, 2, &Config::fp16_flops_per_ns},
+      {"tensorop_s16832gemm_e4m3", "64x3", 16, 1, 2, &Config::fp8_flops_per_ns},
+      {"tensorop_i16832gemm_s8", "64x3", 16, 1, 2, &Config::fp8_flops_per_ns},
+      {"simt_cgemm", "8x4", 1, 8, 8, &Config::fp32_flops_per_ns},
+      {"tensorop_z884gemm", "8x3", 1, 16, 8, &Config::fp64_flops_per_ns},
   };
   return kTraits[static_cast<size_t>(precision)];
 }
@@ -40,6 +43,15 @@ uint64_t tiles(const Matmul& mm, uint64_t edge) {
 }
 
 }  // namespace
+
+uint32_t operand_bytes(MatmulPrecision precision) {
+  return traits_of(precision).operand_bytes;
+}
+
+double multiplications_ns(MatmulPrecision precision, double count) {
+  const PrecisionTraits& t = traits_of(precision);
+  return count * t.flops / (config().*t.flops_per_ns * config().matmul_efficiency);
+}
 
 // The large tile where it fills the device, as the libraries' heuristics do.
 uint64_t matmul_tile_edge(const Matmul& mm) {
@@ -59,7 +71,7 @@ double matmul_arithmetic_ns(const Matmul& mm) {
   const PrecisionTraits& t = traits_of(mm.precision);
   const uint64_t edge = matmul_tile_edge(mm);
   const auto multiprocessors = static_cast<uint64_t>(c.multiprocessors);
-  const double tile_flops = 2.0 * static_cast<double>(edge * edge) * static_cast<double>(mm.k);
+  const double tile_flops = t.flops * static_cast<double>(edge * edge) * static_cast<double>(mm.k);
   const double flops_per_ns = c.*t.flops_per_ns * c.matmul_efficiency / c.multiprocessors;
   const auto waves = static_cast<double>(parts(tiles(mm, edge), multiprocessors));
   return waves * tile_flops / flops_per_ns;
@@ -80,10 +92,8 @@ LaunchShape matmul_shape(const Matmul& mm) {
           0};
 }
 
-bool launch_matmul(const Matmul& mm, Stream& stream, uint32_t correlation, Ns call_begin_ns) {
-  if (mm.m == 0 || mm.n == 0 || mm.batch == 0) return false;
-  const Kernel* kernel = Kernel::find_or_add(matmul_kernel_name(mm).c_str());
-  return launch(*kernel, matmul_shape(mm), stream, correlation, call_begin_ns, matmul_duration_ns(mm));
+LibraryKernel matmul_kernel(const Matmul& mm) {
+  return {matmul_kernel_name(mm), matmul_shape(mm), matmul_duration_ns(mm)};
 }
 
 }  // namespace gpuwatch::sim

@@ -12,11 +12,17 @@
 #include <cstdint>
 #include <string>
 
-#include "launch.h"
+#include "library_kernel.h"
 
 namespace gpuwatch::sim {
 
-enum class MatmulPrecision : uint8_t { kF64, kF32, kTf32, kF16, kBf16, kF8, kInt8 };
+// kC32, kC64: complex numbers of two floats, of two doubles.
+enum class MatmulPrecision : uint8_t { kF64, kF32, kTf32, kF16, kBf16, kF8, kInt8, kC32, kC64 };
+
+uint32_t operand_bytes(MatmulPrecision precision);
+// So many multiplications, each with an addition, at the share of the type's throughput that full waves
+// reach.
+double multiplications_ns(MatmulPrecision precision, double count);
 
 // C (m x n) = A (m x k) B (k x n), `batch` times.
 struct Matmul {
@@ -36,7 +42,7 @@ uint64_t matmul_tile_edge(const Matmul& matmul);
 double matmul_arithmetic_ns(const Matmul& matmul);
 LaunchShape matmul_shape(const Matmul& matmul);
 
-// As launch(): false, and nothing launched, for an empty product.
-bool launch_matmul(const Matmul& matmul, Stream& stream, uint32_t correlation, Ns call_begin_ns);
+// Not for an empty product.
+LibraryKernel matmul_kernel(const Matmul& matmul);
 
 }  // namespace gpuwatch::sim

@@ -10,9 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "callback_ids.h"
-#include "core/api_call.h"
-#include "core/context.h"
+#include "core/library_launch.h"
 #include "core/matmul.h"
 
 #define GWSIM_EXPORT extern "C" __attribute__((visibility("default")))
@@ -26,7 +24,7 @@ enum BlasCompute : int { kBlasCompute32F = 68, kBlasComputeFastTf32 = 77 };
 // Flags that may be added to a BlasMath value.
 inline constexpr int kBlasMathModeMask = 0xf;
 
-// False for types whose products are not simulated (complex ones).
+// False for types whose products are not simulated.
 inline bool precision_of(int operand_type, bool tf32, MatmulPrecision& precision) {
   switch (operand_type) {
     case CUDA_R_64F:
@@ -48,6 +46,12 @@ inline bool precision_of(int operand_type, bool tf32, MatmulPrecision& precision
     case CUDA_R_8I:
       precision = MatmulPrecision::kInt8;
       return true;
+    case CUDA_C_32F:
+      precision = MatmulPrecision::kC32;
+      return true;
+    case CUDA_C_64F:
+      precision = MatmulPrecision::kC64;
+      return true;
     default:
       return false;
   }
@@ -55,7 +59,10 @@ inline bool precision_of(int operand_type, bool tf32, MatmulPrecision& precision
 
 inline uint32_t element_bytes(int type) {
   switch (type) {
+    case CUDA_C_64F:
+      return 16;
     case CUDA_R_64F:
+    case CUDA_C_32F:
       return 8;
     case CUDA_R_16F:
     case CUDA_R_16BF:
@@ -69,17 +76,9 @@ inline uint32_t element_bytes(int type) {
   }
 }
 
-// As the real libraries do, which contain a runtime of their own: CUPTI sees a launch, a hook of the
-// program's runtime does not.
-inline int run_matmul(const Matmul& matmul, const void* stream_handle) {
-  static constexpr ApiInfo kLaunch{ApiDomain::kRuntime, kRuntimeCbid_cudaLaunchKernel, "cudaLaunchKernel"};
-  Stream* stream = stream_of(stream_handle);
-  if (!stream) return kBlasInvalidValue;
-  ensure_initialized();
-  const std::string name = matmul_kernel_name(matmul);
-  const ApiCall call(kLaunch, ApiCall::Truth::kLogged, name.c_str());
-  launch_matmul(matmul, *stream, call.correlation(), call.begin_ns());
-  return kBlasSuccess;
+inline int run_matmul(const Matmul& mm, const void* stream) {
+  if (mm.m == 0 || mm.n == 0 || mm.batch == 0) return kBlasSuccess;
+  return launch_from_library(matmul_kernel(mm), stream) ? kBlasSuccess : kBlasInvalidValue;
 }
 
 }  // namespace gpuwatch::sim

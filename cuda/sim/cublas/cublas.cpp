@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The libcublas stand-in: handles, and the products of real matrices as one kernel each (core/matmul.h).
+// The libcublas stand-in: handles, and products as one kernel each (core/matmul.h).
 // Pointers are not looked at. Everything else that a framework wants of the library is a loud stub. A handle
 // belongs to one thread at a time.
 #include "blas.h"
@@ -103,6 +103,8 @@ GWSIM_EXPORT int cublasSetSmCountTarget(Handle*, int) {
 
 GWSIM_GEMM(S, float, CUDA_R_32F)
 GWSIM_GEMM(D, double, CUDA_R_64F)
+GWSIM_GEMM(C, void, CUDA_C_32F)
+GWSIM_GEMM(Z, void, CUDA_C_64F)
 
 GWSIM_EXPORT int cublasSgemmEx(Handle* h, int ta, int tb, int m, int n, int k, const float*, const void*,
                                int a_type, int, const void*, int, int, const float*, void*, int c_type, int) {

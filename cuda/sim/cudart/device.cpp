@@ -56,17 +56,6 @@ void set_abilities(cudaDeviceProp& p) {
   p.clusterLaunch = 1;
 }
 
-int blocks_per_multiprocessor(int block_size, size_t dynamic_shared_bytes) {
-  if (block_size <= 0) return 0;
-  const ComputeLimits& limits = compute_limits();
-  int blocks = std::min(limits.blocks_per_multiprocessor, limits.threads_per_multiprocessor / block_size);
-  if (dynamic_shared_bytes > 0) {
-    blocks = std::min(blocks, static_cast<int>(static_cast<size_t>(limits.shared_bytes_per_multiprocessor) /
-                                               (dynamic_shared_bytes + 1024)));
-  }
-  return blocks;
-}
-
 }  // namespace
 
 GWSIM_EXPORT cudaError_t cudaGetDeviceCount(int* count) {
@@ -223,13 +212,13 @@ GWSIM_EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* bloc
                                                                        int block_size, size_t shared_bytes) {
   GWSIM_SILENT_CALL(cudaOccupancyMaxActiveBlocksPerMultiprocessor);
   if (!find_kernel(function)) return call.done(cudaErrorInvalidDeviceFunction);
-  *blocks = blocks_per_multiprocessor(block_size, shared_bytes);
+  *blocks = active_blocks_per_multiprocessor(block_size, shared_bytes);
   return call.done();
 }
 GWSIM_EXPORT cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
     int* blocks, const void* function, int block_size, size_t shared_bytes, unsigned) {
   GWSIM_SILENT_CALL(cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags);
   if (!find_kernel(function)) return call.done(cudaErrorInvalidDeviceFunction);
-  *blocks = blocks_per_multiprocessor(block_size, shared_bytes);
+  *blocks = active_blocks_per_multiprocessor(block_size, shared_bytes);
   return call.done();
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The libcudnn stand-in, apart from its backend API: handles, tensor descriptors, and batch normalization as
-// one kernel each that is bound by memory. Pointers are not looked at. Everything else that a framework wants
-// of the library is a loud stub. A handle or descriptor belongs to one thread at a time.
+// The libcudnn stand-in, apart from its backend API and recurrent layers (recurrent.cpp): handles, tensor
+// descriptors, and batch normalization as one kernel each that is bound by memory. Pointers are not looked
+// at. Everything else that a framework wants of the library is a loud stub. A handle or descriptor belongs to
+// one thread at a time.
 #include <algorithm>
 
-#include "core/config.h"
 #include "dnn.h"
 
 using namespace gpuwatch::sim;
@@ -12,30 +12,14 @@ using namespace gpuwatch::sim::dnn;
 
 namespace {
 
-struct TensorDescriptor {
-  int type = kFloat;
-  std::vector<int> dimensions;
-  std::vector<int> strides;
-
-  uint64_t elements() const {
-    uint64_t result = dimensions.empty() ? 0 : 1;
-    for (const int dimension : dimensions) result *= static_cast<uint64_t>(std::max(dimension, 0));
-    return result;
-  }
-};
-
 // `passes`: how often the kernel reads or writes as much as x holds.
-int run_norm(const Handle* handle, const char* name, const TensorDescriptor* x, int passes) {
+int run_norm(const Handle* handle, const char* name, const TensorDescriptor* x, uint64_t passes) {
   if (!x) return kBadParam;
-  const char* type = x->type == kHalf       ? "__half"
-                     : x->type == kBfloat16 ? "__nv_bfloat16"
-                     : x->type == kDouble   ? "double"
-                                            : "float";
   const uint64_t bytes = x->elements() * element_bytes(x->type);
-  const double traffic_ns = static_cast<double>(bytes) * passes / config().d2d_bytes_per_ns;
-  return run_kernel(handle,
-                    {std::string("cudnn::") + name + "<" + type + ", float, 512>", shape_for_bytes(bytes),
-                     config().default_kernel_ns + static_cast<Ns>(traffic_ns)});
+  LibraryKernel kernel = memory_kernel(
+      std::string("cudnn::") + name + "<" + type_name(x->type) + ", float, 512>", bytes * passes);
+  kernel.shape = shape_for_bytes(bytes);
+  return run_kernel(handle, kernel);
 }
 
 int no_bytes(size_t* bytes) {
@@ -45,6 +29,23 @@ int no_bytes(size_t* bytes) {
 }
 
 }  // namespace
+
+namespace gpuwatch::sim::dnn {
+
+uint64_t TensorDescriptor::elements() const {
+  uint64_t result = dimensions.empty() ? 0 : 1;
+  for (const int dimension : dimensions) result *= static_cast<uint64_t>(std::max(dimension, 0));
+  return result;
+}
+
+const char* type_name(int data_type) {
+  return data_type == kHalf       ? "__half"
+         : data_type == kBfloat16 ? "__nv_bfloat16"
+         : data_type == kDouble   ? "double"
+                                  : "float";
+}
+
+}  // namespace gpuwatch::sim::dnn
 
 GWSIM_EXPORT int cudnnCreate(Handle** handle) {
   if (!handle) return kBadParam;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/library_launch.h"
 #include "core/matmul.h"
 
 #define GWSIM_EXPORT extern "C" __attribute__((visibility("default")))
@@ -108,24 +109,35 @@ size_t element_bytes(int data_type);
 // The kernel that stands for a graph of operations, run by one of its engines. Where an operand type has
 // tensor cores, engine 0 uses them and engine 1 does not; else there is one. So a program that filters
 // engines by their numerical notes (PyTorch does, for TF32) gets what it asked for.
-struct GraphKernel {
-  std::string name;
-  LaunchShape shape;
-  Ns duration_ns;
-};
-// Of a kernel that only moves memory.
-LaunchShape shape_for_bytes(uint64_t bytes);
-
 int engine_count(const Content& graph);
 bool engine_uses_tensor_cores(const Content& graph, int64_t engine);
-GraphKernel kernel_of(const Content& graph, int64_t engine);
+LibraryKernel kernel_of(const Content& graph, int64_t engine);
 
 struct Handle {
   void* stream = nullptr;
 };
 
-// As the real library does, which contains a runtime of its own: CUPTI sees a launch, a hook of the program's
-// runtime does not.
-int run_kernel(const Handle* handle, const GraphKernel& kernel);
+inline int run_kernel(const Handle* handle, const LibraryKernel& kernel) {
+  if (!handle) return kBadParam;
+  return launch_from_library(kernel, handle->stream) ? kSuccess : kExecutionFailed;
+}
+template <class Kernels>
+int run_kernels(const Handle* handle, const Kernels& kernels) {
+  if (!handle) return kBadParam;
+  return launch_all_from_library(kernels, handle->stream) ? kSuccess : kExecutionFailed;
+}
+
+struct TensorDescriptor {
+  int type = kFloat;
+  std::vector<int> dimensions;
+  std::vector<int> strides;
+
+  uint64_t elements() const;
+};
+
+// "float", as in the names of kernels.
+const char* type_name(int data_type);
+MatmulPrecision precision_of(int data_type, bool tensor_cores);
+bool has_tensor_cores(int data_type);  // the device, for operands of this type
 
 }  // namespace gpuwatch::sim::dnn

@@ -13,10 +13,7 @@
 #include <algorithm>
 #include <set>
 
-#include "callback_ids.h"
-#include "core/api_call.h"
 #include "core/config.h"
-#include "core/context.h"
 #include "dnn.h"
 
 namespace gpuwatch::sim::dnn {
@@ -63,21 +60,6 @@ int operand_type(const Content& graph) {
     }
   }
   return kFloat;
-}
-
-MatmulPrecision precision_of(int data_type, bool tensor_cores) {
-  switch (data_type) {
-    case kDouble:
-      return MatmulPrecision::kF64;
-    case kHalf:
-      return tensor_cores ? MatmulPrecision::kF16 : MatmulPrecision::kF32;
-    case kBfloat16:
-      return tensor_cores ? MatmulPrecision::kBf16 : MatmulPrecision::kF32;
-    case kInt8:
-      return MatmulPrecision::kInt8;
-    default:
-      return tensor_cores ? MatmulPrecision::kTf32 : MatmulPrecision::kF32;
-  }
 }
 
 Matmul matmul_of(const Convolution& c, MatmulPrecision precision) {
@@ -173,7 +155,7 @@ Ns duration_ns(const Content& graph, double arithmetic_ns) {
   return floor_ns + static_cast<Ns>(std::max(arithmetic_ns, traffic_ns));
 }
 
-GraphKernel fused_kernel(const Content& graph, MatmulPrecision precision) {
+LibraryKernel fused_kernel(const Content& graph, MatmulPrecision precision) {
   double arithmetic_ns = 0;
   int products = 0;
   for (const ContentRef& op : graph.contents(kGraphOperations)) {
@@ -212,41 +194,42 @@ size_t element_bytes(int data_type) {
   }
 }
 
+MatmulPrecision precision_of(int data_type, bool tensor_cores) {
+  switch (data_type) {
+    case kDouble:
+      return MatmulPrecision::kF64;
+    case kHalf:
+      return tensor_cores ? MatmulPrecision::kF16 : MatmulPrecision::kF32;
+    case kBfloat16:
+      return tensor_cores ? MatmulPrecision::kBf16 : MatmulPrecision::kF32;
+    case kInt8:
+      return MatmulPrecision::kInt8;
+    default:
+      return tensor_cores ? MatmulPrecision::kTf32 : MatmulPrecision::kF32;
+  }
+}
+
 int engine_count(const Content& graph) {
   return engine_uses_tensor_cores(graph, 0) ? 2 : 1;
 }
 
-bool engine_uses_tensor_cores(const Content& graph, int64_t engine) {
-  if (engine != 0) return false;
-  const int type = operand_type(graph);
+bool has_tensor_cores(int type) {
   const int major = config().compute_major;
   // TF32 and bf16 came with compute capability 8.0, half precision with 7.0.
   return (type == kHalf && major >= 7) || ((type == kFloat || type == kBfloat16) && major >= 8);
 }
 
-GraphKernel kernel_of(const Content& graph, int64_t engine) {
+bool engine_uses_tensor_cores(const Content& graph, int64_t engine) {
+  return engine == 0 && has_tensor_cores(operand_type(graph));
+}
+
+LibraryKernel kernel_of(const Content& graph, int64_t engine) {
   const MatmulPrecision precision =
       precision_of(operand_type(graph), engine_uses_tensor_cores(graph, engine));
   Convolution convolution;
   if (!find_convolution(graph, convolution)) return fused_kernel(graph, precision);
   const Matmul mm = matmul_of(convolution, precision);
   return {convolution_name(convolution, mm), matmul_shape(mm), duration_ns(graph, matmul_arithmetic_ns(mm))};
-}
-
-LaunchShape shape_for_bytes(uint64_t bytes) {
-  constexpr uint64_t kBlockBytes = 512 * 16;  // 512 threads with a vector of 16 bytes each
-  return {{static_cast<uint32_t>(bytes / kBlockBytes + 1), 1, 1}, {512, 1, 1}, 0};
-}
-
-int run_kernel(const Handle* handle, const GraphKernel& kernel) {
-  static constexpr ApiInfo kLaunch{ApiDomain::kRuntime, kRuntimeCbid_cudaLaunchKernel, "cudaLaunchKernel"};
-  Stream* stream = handle ? stream_of(handle->stream) : nullptr;
-  if (!stream) return kBadParam;
-  ensure_initialized();
-  const ApiCall call(kLaunch, ApiCall::Truth::kLogged, kernel.name.c_str());
-  const bool launched = launch(*Kernel::find_or_add(kernel.name.c_str()), kernel.shape, *stream,
-                               call.correlation(), call.begin_ns(), kernel.duration_ns);
-  return launched ? kSuccess : kExecutionFailed;
 }
 
 }  // namespace gpuwatch::sim::dnn

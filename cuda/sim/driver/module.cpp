@@ -127,6 +127,14 @@ GWSIM_EXPORT CUresult cuFuncSetCacheConfig(CUfunction, CUfunc_cache) {
   return call.done();
 }
 
+GWSIM_EXPORT CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction function,
+                                                                  int block_size, size_t shared_bytes) {
+  GWSIM_SILENT_CALL(cuOccupancyMaxActiveBlocksPerMultiprocessor);
+  if (!Kernel::from_handle(function)) return call.done(CUDA_ERROR_INVALID_HANDLE);
+  *blocks = active_blocks_per_multiprocessor(block_size, shared_bytes);
+  return call.done();
+}
+
 // A CUkernel may stand where a CUfunction is wanted; both are the same here.
 GWSIM_EXPORT CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                                      unsigned by, unsigned bz, unsigned shared_bytes, CUstream stream, void**,

@@ -208,6 +208,22 @@ GWSIM_EXPORT Return nvmlDeviceGetComputeRunningProcesses(Device device, unsigned
   return kSuccess;
 }
 
+// Who is told that something is not supported asks for these words, and follows the pointer.
+GWSIM_EXPORT const char* nvmlErrorString(Return result) {
+  switch (result) {
+    case kSuccess:
+      return "The operation was successful";
+    case kInvalidArgument:
+      return "A supplied argument is invalid";
+    case kNotSupported:
+      return "The requested operation is not available on target device";
+    case kNotFound:
+      return "A query to find an object was unsuccessful";
+    default:
+      return "An internal driver error occurred";
+  }
+}
+
 // What programs are likely to try next.
 #define GWSIM_MISSING(name)                           \
   GWSIM_EXPORT Return name() {                        \

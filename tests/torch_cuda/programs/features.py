@@ -226,6 +226,163 @@ def convolution_without_cudnn():
         convolve()
 
 
+def recur(layer, x, **kwargs):
+    """Forward, backward and evaluation."""
+    layer = layer.to("cuda", **kwargs)
+    output, _ = layer(x)
+    (output.data if isinstance(output, nn.utils.rnn.PackedSequence) else output).sum().backward()
+    layer.eval()(x)
+    return output
+
+
+@check
+def recurrent_layers():
+    x = torch.randn(12, 4, 32, device="cuda", requires_grad=True)
+    for make in (nn.LSTM, nn.GRU, nn.RNN):
+        assert recur(make(32, 64), x).shape == (12, 4, 64)
+        assert recur(make(32, 64, num_layers=3, bidirectional=True, dropout=0.1), x).shape == (12, 4, 128)
+        recur(make(32, 64, batch_first=True, bias=False), x)
+    assert recur(nn.LSTM(32, 64, num_layers=2, proj_size=16, bidirectional=True), x).shape == (12, 4, 32)
+    assert x.grad is not None
+
+
+@check
+def recurrent_layers_in_other_types():
+    x = torch.randn(12, 16, 64, device="cuda")
+    for dtype in (torch.float64, torch.float16, torch.bfloat16):
+        recur(nn.LSTM(64, 64), x.to(dtype), dtype=dtype)
+    with torch.autocast("cuda", dtype=torch.float16):
+        recur(nn.GRU(64, 64, num_layers=2), x)
+
+
+@check
+def packed_sequences():
+    x = torch.randn(12, 4, 32, device="cuda")
+    packed = nn.utils.rnn.pack_padded_sequence(x, [12, 7, 7, 2])
+    assert recur(nn.LSTM(32, 64, bidirectional=True), packed).data.shape == (28, 128)
+
+
+def device_ms(work):
+    """Between two events, of a second use. Launches lie between them too, so this tells the least time only."""
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    work()
+    begin.record()
+    work()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end)
+
+
+@check
+def recurrent_layer_takes_its_arithmetic():
+    steps, batch, width = 16, 512, 2048
+    layer, x = nn.LSTM(width, width).cuda().eval(), torch.empty(steps, batch, width, device="cuda")
+    products = 2 * steps * batch * (4 * width) * (2 * width)  # of input and state with the weights of four gates
+    with torch.no_grad():
+        for allow_tf32, tflops in ((True, 156), (False, 19.5)):
+            with torch.backends.cudnn.flags(enabled=True, allow_tf32=allow_tf32):
+                # Full waves: never faster.
+                assert device_ms(lambda: layer(x)) >= products / (tflops * 1e12 * 0.7) * 1e3
+
+
+@check
+def fourier_transforms():
+    real, image = torch.randn(8, 1000, device="cuda", requires_grad=True), torch.randn(4, 3, 64, 64, device="cuda", requires_grad=True)
+    torch.fft.irfft(torch.fft.rfft(real), n=1000).sum().backward()
+    torch.fft.ifft2(torch.fft.fft2(image)).real.sum().backward()
+    torch.fft.irfftn(torch.fft.rfftn(image, dim=(1, 2, 3)), s=(3, 64, 64), dim=(1, 2, 3)).sum().backward()
+    torch.fft.fft(torch.randn(4, 100000, dtype=torch.float64, device="cuda"))
+    torch.fft.fft(torch.randn(4, 256, dtype=torch.float16, device="cuda"))
+    torch.fft.fftshift(torch.fft.hfft(torch.randn(4, 33, dtype=torch.complex64, device="cuda")))
+    signal = torch.randn(2, 8000, device="cuda", requires_grad=True)
+    window = torch.ones(400, device="cuda")
+    spectrum = torch.stft(signal, 400, hop_length=160, window=window, return_complex=True)
+    spectrum.abs().sum().backward()
+    assert signal.grad.shape == signal.shape
+
+
+@check
+def fourier_transform_moves_its_memory():
+    x = torch.empty(256, 1 << 16, dtype=torch.complex64, device="cuda")
+    # Longer than what a thread block holds: read and written twice, at 2039 GB/s.
+    assert device_ms(lambda: torch.fft.fft(x)) >= 2 * 2 * x.numel() * 8 / 2039e9 * 1e3
+
+
+@check
+def complex_matmul():
+    for dtype in (torch.complex64, torch.complex128):
+        a = torch.randn(8, 32, 16, dtype=dtype, device="cuda", requires_grad=True)
+        (a @ a.mH).abs().sum().backward()
+        torch.einsum("bix,iox->box", torch.randn(4, 8, 5, dtype=dtype, device="cuda"), torch.randn(8, 8, 5, dtype=dtype, device="cuda"))
+        torch.vdot(a.flatten(), a.flatten())
+
+
+def decompose(*shape, dtype):
+    a = torch.randn(*shape, dtype=dtype, device="cuda", requires_grad=True)
+    b = torch.randn(*shape[:-1], 3, dtype=dtype, device="cuda")
+    torch.linalg.solve(a, b).abs().sum().backward()
+    torch.inverse(a).abs().sum().backward()
+    torch.linalg.slogdet(a), torch.linalg.lu_factor(a), torch.linalg.lu(a)
+    symmetric = a @ a.mH
+    lower = torch.linalg.cholesky(symmetric)
+    torch.cholesky_solve(b, lower), torch.linalg.solve_triangular(lower, b, upper=False)
+    lower.abs().sum().backward()
+    torch.linalg.qr(a), torch.linalg.lstsq(a, b)
+    torch.linalg.eigvalsh(symmetric), torch.linalg.eigh(symmetric)
+    torch.linalg.svdvals(a), torch.linalg.svd(a, full_matrices=False)
+    torch.linalg.pinv(a), torch.linalg.ldl_factor(symmetric)
+
+
+@check
+def linear_algebra():
+    decompose(200, 200, dtype=torch.float32)
+    for driver in ("gesvd", "gesvdj", "gesvda"):
+        torch.linalg.svd(torch.randn(2, 60, 20, device="cuda"), driver=driver)
+    torch.linalg.matrix_exp(torch.randn(40, 40, device="cuda"))
+
+
+@check
+def linear_algebra_of_batches():
+    decompose(16, 12, 12, dtype=torch.float32)
+
+
+@check
+def linear_algebra_in_other_types():
+    for dtype in (torch.float64, torch.complex64, torch.complex128):
+        decompose(70, 70, dtype=dtype)
+        decompose(5, 12, 12, dtype=dtype)
+
+
+@check
+def decompositions_take_their_arithmetic():
+    n = 4096
+    a = torch.empty(n, n, device="cuda")
+    # LAPACK's operation counts, at 19.5e12 a second and 70 % of it.
+    for work, flops in ((torch.linalg.lu_factor, 2 / 3 * n**3), (torch.linalg.cholesky, 1 / 3 * n**3), (torch.linalg.qr, 8 / 3 * n**3)):
+        assert device_ms(lambda work=work: work(a)) >= flops / (19.5e12 * 0.7) * 1e3
+
+
+@check
+def kernels_compiled_at_run_time():
+    x = torch.randn(1000, device="cuda")
+    torch.special.i1e(x), torch.special.ndtri(x), torch.special.zeta(x, x), torch.gcd(x.int(), x.int())
+    scale = torch.cuda.jiterator._create_jit_fn("template <typename T> T scale(T x, T by) { return x * by; }", by=2.0)
+    assert scale(x).shape == x.shape
+    source = "__global__ void add_one(float* data, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) data[i] += 1; }"
+    torch.cuda._compile_kernel(source, "add_one")(grid=(4, 1, 1), block=(256, 1, 1), args=[x, 1000])
+
+
+@check
+def fused_script():
+    @torch.jit.script
+    def fused(x, y):
+        return torch.tanh(x * y + 1) * torch.sigmoid(x)
+
+    x = torch.randn(1000, device="cuda")
+    for _ in range(5):
+        fused(x, x)
+
+
 @check
 def checkpoint():
     with tempfile.TemporaryDirectory() as folder:

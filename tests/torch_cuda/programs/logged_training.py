@@ -69,12 +69,88 @@ class ConvolutionalNetwork(nn.Sequential):
     data = Mlp.data
 
 
+class RecurrentNetwork(nn.Module):
+    """Two bidirectional LSTM layers, and a GRU that reads what they wrote."""
+
+    batch, item = 64, (20, 128)
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(128, 256, num_layers=2, bidirectional=True, batch_first=True)
+        self.gru = nn.GRU(512, 256, batch_first=True)
+        self.head = nn.Linear(256, CLASSES)
+
+    def forward(self, x):
+        return self.head(self.gru(self.lstm(x)[0])[0][:, -1])
+
+    data = Mlp.data
+
+
+class SpectralNetwork(nn.Module):
+    """Mixes by Fourier transforms: a learned filter on the spectrum."""
+
+    batch, item = 64, (16, 64, 64)
+
+    def __init__(self):
+        super().__init__()
+        self.filters = nn.ParameterList(nn.Parameter(torch.randn(16, 64, 33, dtype=torch.complex64)) for _ in range(3))
+        self.head = nn.Linear(16, CLASSES)
+
+    def forward(self, x):
+        for filter in self.filters:
+            x = functional.gelu(torch.fft.irfft2(torch.fft.rfft2(x) * filter, s=x.shape[-2:]))
+        return self.head(x.mean((2, 3)))
+
+    data = Mlp.data
+
+
+class Whitening(nn.Module):
+    """Decorrelates features by a Cholesky decomposition of their covariance, then solves for the classes."""
+
+    batch, item, width = 256, (256,), 512
+
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Linear(256, self.width)
+        self.head = nn.Linear(self.width, CLASSES)
+
+    def forward(self, x):
+        features = self.features(x)
+        covariance = features.T @ features / len(x) + torch.eye(self.width, device=x.device)
+        white = torch.linalg.solve_triangular(torch.linalg.cholesky(covariance), features.T, upper=False)
+        return self.head(torch.linalg.solve(covariance, white).T)
+
+    data = Mlp.data
+
+
+class RunTimeCompiled(nn.Module):
+    """Activations that PyTorch compiles by NVRTC when they are first used."""
+
+    batch, item = 256, (256,)
+
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(256, 256) for _ in range(4))
+        self.head = nn.Linear(256, CLASSES)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + torch.special.i1e(layer(x))
+        return self.head(x)
+
+    data = Mlp.data
+
+
 # kind: (model, precision of autocast, as DistributedDataParallel of one rank)
 KINDS = {
     "mlp": (Mlp, None, False),
     "ddp": (Mlp, None, True),
     "transformer": (Transformer, torch.float16, False),
     "convnet": (ConvolutionalNetwork, None, False),
+    "recurrent": (RecurrentNetwork, None, False),
+    "spectral": (SpectralNetwork, None, False),
+    "whitening": (Whitening, None, False),
+    "jiterator": (RunTimeCompiled, None, False),
 }
 
 

@@ -38,6 +38,68 @@ TEST(Verdict, WaitsForTwoSteps) {
   EXPECT_EQ(verdict({}, {}, {}).id, "no-training");
 }
 
+// A rank of a job that set its model up and ended without a step.
+model::Process ended_in_set_up(model::EndState end, int code) {
+  test::Job job = test::make_device_job({{.device_us = 500}}, 1);
+  model::Process process = job.process();
+  process.script = "/home/me/train.py";
+  process.end_state = end;
+  process.exit_code = code;
+  return process;
+}
+
+std::string verdict_of(std::vector<model::Process> processes, const char* id) {
+  model::Run run;
+  run.processes = std::move(processes);
+  const Verdict found = verdict(run, {}, {});
+  EXPECT_EQ(found.id, id) << found.sentence;
+  return found.sentence;
+}
+
+TEST(Verdict, SaysThatAJobEndedBeforeItTrained) {
+  const model::Process failed = ended_in_set_up(model::EndState::kExited, 1);
+  EXPECT_EQ(verdict_of({failed}, "ended-early"),
+            "ENDED WITH AN ERROR: train.py exited with code 1 before it completed a training step; its own "
+            "output says why");
+  const model::Process killed = ended_in_set_up(model::EndState::kKilledOrRunning, 0);
+  EXPECT_EQ(verdict_of({killed}, "ended-early").substr(0, 27), "KILLED OR CRASHED: train.py");
+  EXPECT_NE(verdict_of({ended_in_set_up(model::EndState::kExited, 0)}, "no-training").find("ran, but no"),
+            std::string::npos);
+  EXPECT_NE(verdict_of({ended_in_set_up(model::EndState::kUnknown, 0)}, "no-training").find("ran, but no"),
+            std::string::npos);
+  model::Process running = killed;
+  running.is_running = true;
+  EXPECT_NE(verdict_of({running}, "no-training").find("is still running"), std::string::npos);
+}
+
+// The launcher kills the other ranks when one fails, and their trace may end first.
+TEST(Verdict, NamesTheRankThatFailed) {
+  model::Process killed = ended_in_set_up(model::EndState::kKilledOrRunning, 0);
+  model::Process first = ended_in_set_up(model::EndState::kExited, 3), second = first;
+  killed.world_size = first.world_size = second.world_size = 3;
+  killed.rank = 0, first.rank = 1, second.rank = 2;
+  second.exit_code = 1;
+  killed.last_seen = 10, first.last_seen = 20, second.last_seen = 30;
+  const std::string sentence = verdict_of({killed, second, first}, "ended-early");
+  EXPECT_NE(sentence.find("rank 1 of train.py exited with code 3"), std::string::npos) << sentence;
+}
+
+TEST(Verdict, OfALoaderWorkerThatFailedIsNotOfTheJob) {
+  model::Process rank = ended_in_set_up(model::EndState::kExited, 0), worker = rank;
+  worker.worker_of = 0;
+  worker.exit_code = 1;
+  EXPECT_NE(verdict_of({rank, worker}, "no-training").find("ran, but no"), std::string::npos);
+}
+
+TEST(Verdict, SaysWhyAJobWasShort) {
+  test::Job job = test::make_device_job({{.device_us = 500}}, 1);
+  job.process().end_state = model::EndState::kExited;
+  job.process().exit_code = 1;
+  const Verdict failed = verdict(job.run, job.ranks, {});
+  EXPECT_EQ(failed.id, "too-short");
+  EXPECT_NE(failed.sentence.find("exited with code 1"), std::string::npos) << failed.sentence;
+}
+
 TEST(Verdict, CountsTheCeilingFromTheLoss) {
   test::Job job = test::make_device_job({{.device_us = 500}}, 100);
   test::set_shares(job, {{Category::InputIo, 0.5}});
