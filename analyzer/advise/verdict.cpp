@@ -8,6 +8,8 @@
 #include "analyzer/advise/ranking.h"
 #include "analyzer/advise/unexplained.h"
 #include "analyzer/io/printable.h"
+#include "analyzer/model/training_framework.h"
+#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -97,7 +99,25 @@ Verdict bound_by(const RankAttribution& rank, const Loss& loss) {
       share < 1 ? 1 / (1 - share) : 1, loss.bottleneck};
 }
 
+// It computed for a while with a framework, whose steps and input do not pass through anything hooked.
+Verdict unseen(const model::Run& run, const model::Process& process, const std::string& framework) {
+  std::string most;
+  const auto functions = model::training_functions(run, process);
+  if (!functions.empty())
+    most = fmt::format("; {:.0f}% of the time in {} ({})", 100 * functions.front().share,
+                       io::printable(functions.front().frame.function),
+                       io::printable(functions.front().frame.location()));
+  return {"cannot-tell",
+          fmt::format("CANNOT TELL: {} ran {} for {:.3g} s, but no step and no loader of it was seen{}",
+                      io::printable(process.script.empty() ? process.executable : process.script),
+                      io::printable(framework), double(process.last_seen - process.start) / 1e9, most),
+          1};
+}
+
 Verdict without_steps(const model::Run& run) {
+  for (const model::Process& process : run.processes)
+    if (const std::string framework = model::unseen_training(process); !framework.empty())
+      return unseen(run, process, framework);
   for (const model::Process& process : run.processes)
     if (process.is_rank())
       return {"no-training",

@@ -19,6 +19,9 @@ inline constexpr size_t kLeastStackSamples = 10;
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process,
                                              const std::vector<TimeSpan>& intervals);
 
+// Of the whole recording.
+std::vector<SeenFunction> training_functions(const Run& run, const Process& process);
+
 // The one of them that has half of the samples or more.
 std::optional<SeenFunction> main_training_function(const Run& run, const Process& process,
                                                    const std::vector<TimeSpan>& intervals);

@@ -6,6 +6,10 @@
 
 namespace gpuwatch::hooks::python {
 
+// For a recording that begins on a thread without the GIL: read with it, written without.
+void read_versions() noexcept;
+void write_versions() noexcept;
+
 void put_versions() noexcept;  // cheap after the first time in a process
 
 }  // namespace gpuwatch::hooks::python
