@@ -48,7 +48,9 @@ const TrainingFramework* training_framework(const Process& process) {
   const std::string computing = unseen_training(process);
   for (const Version& version : kVersions)
     if (version.runs_training && computing == version.framework.name) return &version.framework;
-  if (has("jax")) return named("jax");
+  // TensorFlow and Keras import JAX where it is installed: loaded with one of the others, it must have
+  // compiled.
+  if (has("jax") && (has("jax_compiles") || (!has("torch") && !has("tensorflow")))) return named("jax");
   if (has("torch") && !reads_tf_data(process)) return named("torch");
   return has("tensorflow") ? named("tensorflow") : nullptr;
 }

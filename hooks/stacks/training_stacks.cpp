@@ -226,9 +226,12 @@ GW_COLD void watch_training_thread(uint64_t now) noexcept {
   start_with_fork_handlers();
 }
 
+bool is_watching_computing_thread() noexcept {
+  return g_framework.load(std::memory_order_relaxed) != nullptr;
+}
+
 bool may_watch_computing_thread() noexcept {
-  return record::is_dormant() && !g_framework.load(std::memory_order_relaxed) &&
-         !g_is_off.load(std::memory_order_relaxed);
+  return record::is_dormant() && !is_watching_computing_thread() && !g_is_off.load(std::memory_order_relaxed);
 }
 
 GW_COLD void watch_computing_thread(const char* framework, StartFunction on_start) noexcept {

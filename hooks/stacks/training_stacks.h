@@ -26,6 +26,7 @@ inline constexpr uint32_t kLongestEndMs = 20;
 // has begun a recording by then, it is recorded, with samples of this thread's frames and of the machine. The
 // sampling thread waits for that, begins it, and calls `on_start` then, without the GIL. Needs use_python().
 using StartFunction = void (*)() noexcept;
+bool is_watching_computing_thread() noexcept;
 bool may_watch_computing_thread() noexcept;  // false: one is watched already, or the process is recorded
 void watch_computing_thread(const char* framework, StartFunction on_start) noexcept;
 

@@ -12,6 +12,7 @@
 #include "hooks/python/frameworks/tf_stages.h"
 #include "hooks/python/frameworks/versions.h"
 #include "hooks/python/interpreter/wrap.h"
+#include "hooks/stacks/stall_stacks.h"
 #include "hooks/stacks/training_stacks.h"
 #include "libinject/context/sampler.h"
 #include "libinject/record/recorder.h"
@@ -37,11 +38,21 @@ constexpr size_t kRowCount = sizeof kRows / sizeof kRows[0];
 constinit std::atomic<bool> g_has_met{false};
 
 // A process that computes may be one that trains and whose loader is not known.
-GW_COLD void note_computing(const char* framework) noexcept {
+GW_COLD void watch_computing(const char* framework) noexcept {
   const record::Quiet quiet;
   const ErrorGuard guard;
   read_versions();
   stacks::watch_computing_thread(framework, write_versions);
+}
+
+// This thread has computed with the framework, so it is the one that trains.
+void note_computing(const char* framework) noexcept {
+  if (record::is_recording()) {
+    put_versions();
+    if (!stacks::is_watching_computing_thread()) stacks::note_training_thread();
+  } else if (stacks::may_watch_computing_thread()) {
+    watch_computing(framework);
+  }
 }
 
 // --- wrappers --------------------------------------------------------------------------------------------
@@ -148,7 +159,7 @@ struct GraphCall {
     ++t_framework.graph_calls;
     PyObject* result = g_api.PyObject_Call(original, args, keywords);
     if (--t_framework.graph_calls == 0) take_graph_waits();
-    if (stacks::may_watch_computing_thread()) note_computing("TensorFlow");
+    note_computing("TensorFlow");
     return result;
   }
 };
@@ -159,7 +170,8 @@ struct JaxCompiles {
   static constexpr int kFlags = kVarArgs | kKeywords;
   static PyObject* call(PyObject* original, PyObject* args, PyObject* keywords) {
     PyObject* result = g_api.PyObject_Call(original, args, keywords);
-    if (stacks::may_watch_computing_thread()) note_computing("JAX");
+    note_jax_compiles();
+    note_computing("JAX");
     return result;
   }
 };

@@ -22,7 +22,9 @@ constexpr size_t kModuleCount = sizeof kModules / sizeof kModules[0];
 using Version = char[64];
 constinit Version g_versions[kModuleCount]{};
 constinit Version g_torch_cuda{};
-constinit bool g_is_done = false;  // under the GIL; forked children share the file, and inherit this
+constexpr char kJaxCompiles[] = "jax_compiles";
+constinit bool g_jax_compiles = false;  // under the GIL
+constinit bool g_is_done = false;       // under the GIL; forked children share the file, and inherit this
 
 void read_text_attribute(Version& to, PyObject* object, const char* name) noexcept {
   const Ref value = attribute(object, name);
@@ -54,6 +56,13 @@ void write_versions() noexcept {
   for (size_t i = 0; i < kModuleCount; ++i)
     if (g_versions[i][0]) record::put_fact(kModules[i], g_versions[i]);
   if (g_torch_cuda[0]) record::put_fact("torch.cuda", g_torch_cuda);
+  if (g_jax_compiles) record::put_fact(kJaxCompiles, "yes");
+}
+
+void note_jax_compiles() noexcept {
+  if (g_jax_compiles) return;
+  g_jax_compiles = true;
+  if (g_is_done) record::put_fact(kJaxCompiles, "yes");
 }
 
 void put_versions() noexcept {

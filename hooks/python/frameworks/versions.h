@@ -12,4 +12,7 @@ void write_versions() noexcept;
 
 void put_versions() noexcept;  // cheap after the first time in a process
 
+// JAX is in use, and not only loaded: Keras and TensorFlow import it, too.
+void note_jax_compiles() noexcept;
+
 }  // namespace gpuwatch::hooks::python

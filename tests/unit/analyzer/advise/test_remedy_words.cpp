@@ -108,10 +108,13 @@ TEST(TrainingFramework, IsTheOneThatSteps) {
       {{{"torch", "2"}, {"tensorflow", "2"}}, true, "", "torch"},   // for TensorBoard
       {{{"torch", "2"}, {"tensorflow", "2"}}, false, "", "torch"},  // its optimizer is not known
       {{{"torch", "2"}, {"tensorflow", "2"}}, false, "tf.data", "tensorflow"},
-      {{{"torch", "2"}, {"jax", "0.10"}}, false, "torch", "jax"},  // PyTorch's DataLoader alone
-      {{{"torch", "2"}, {"jax", "0.10"}}, true, "torch", "torch"},
-      {{{"tensorflow", "2"}, {"jax", "0.10"}}, false, "tf.data", "jax"},  // tf.data alone
-      {{{"tensorflow", "2"}, {"jax", "0.10"}, {"computes_with", "TensorFlow"}}, false, "", "tensorflow"},
+      {{{"jax", "0"}}, false, "", "jax"},
+      {{{"torch", "2"}, {"jax", "0"}, {"jax_compiles", "yes"}}, false, "torch", "jax"},  // its DataLoader
+      {{{"torch", "2"}, {"jax", "0"}, {"jax_compiles", "yes"}}, true, "torch", "torch"},
+      {{{"torch", "2"}, {"jax", "0"}}, false, "torch", "torch"},
+      {{{"tensorflow", "2"}, {"jax", "0"}, {"jax_compiles", "yes"}}, false, "tf.data", "jax"},  // tf.data
+      {{{"tensorflow", "2"}, {"jax", "0"}}, false, "tf.data", "tensorflow"},  // Keras imports JAX
+      {{{"tensorflow", "2"}, {"jax", "0"}, {"computes_with", "TensorFlow"}}, false, "", "tensorflow"},
       {{{"tensorflow", "2"}}, false, "", "tensorflow"},
   };
   for (const Loaded& each : loaded) {
