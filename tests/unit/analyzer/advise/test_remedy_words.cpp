@@ -81,6 +81,18 @@ TEST(RemedyWords, OfMatmulsWithoutTensorCores) {
         wanted);
 }
 
+TEST(RemedyWords, OfAGpuThatIsNotUsed) {
+  for (const auto& [facts, wanted] : {Case{kTensorFlow, "tensorflow[and-cuda]"}, Case{kJax, "jax[cuda13]"}}) {
+    test::Job job = test::make_loader_job({.workers = 4, .batches = 1000});
+    job.process().facts = facts;
+    job.process().facts["gpus"] = "1";
+    const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+    const Finding* finding = find(diagnosis.findings, "gpu-unused");
+    ASSERT_NE(finding, nullptr);
+    expect_words(*finding, wanted);
+  }
+}
+
 TEST(RemedyWords, FillInTheType) {
   model::Process process;
   process.facts = kTensorFlow;
