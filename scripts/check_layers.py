@@ -32,7 +32,7 @@ INJECTED = {
     "hooks/nvtx": ["hooks/core", "libinject"],
     "hooks/libc": ["hooks/stacks", "hooks/core", "libinject"],
     "hooks/python/interpreter": ["hooks/libc", "hooks/stacks", "hooks/core", "libinject"],
-    "hooks/python/frameworks": ["hooks/python/interpreter", "hooks/cupti", "hooks/core", "libinject"],
+    "hooks/python/frameworks": ["hooks/python/interpreter", "hooks/cupti", "hooks/stacks", "hooks/core", "libinject"],
     "hooks/python/pytorch": [
         "hooks/python/frameworks", "hooks/python/interpreter", "hooks/libc", "hooks/stacks", "hooks/core", "libinject",
     ],

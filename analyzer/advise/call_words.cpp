@@ -5,6 +5,8 @@
 
 #include <string_view>
 
+#include "analyzer/advise/remedy_words.h"
+
 namespace gpuwatch::advise {
 namespace {
 
@@ -28,7 +30,7 @@ constexpr Words kWords[] = {
 }  // namespace
 
 std::string call_words(const model::Process& process, const std::string& function) {
-  if (!process.facts.contains("torch")) return function;
+  if (!speaks_torch(process)) return function;
   for (const Words& words : kWords)
     if (function.starts_with(words.begin)) return fmt::format("{} ({})", words.torch, function);
   return function;

@@ -6,6 +6,8 @@
 #include <filesystem>
 
 #include "analyzer/io/printable.h"
+#include "analyzer/model/training_framework.h"
+#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -74,9 +76,27 @@ Verdict killed(const model::Run& run, const Process& process) {
       1};
 }
 
+// It computed for a while with a framework, whose steps and input do not pass through anything hooked.
+Verdict unseen(const model::Run& run, const model::Process& process, const std::string& framework) {
+  std::string most;
+  const auto functions = model::training_functions(run, process);
+  if (!functions.empty())
+    most = fmt::format("; {:.0f}% of the time in {} ({})", 100 * functions.front().share,
+                       io::printable(functions.front().frame.function),
+                       io::printable(functions.front().frame.location()));
+  return {"cannot-tell",
+          fmt::format("CANNOT TELL: {} ran {} for {:.3g} s, but no step and no loader of it was seen{}",
+                      io::printable(process.script.empty() ? process.executable : process.script),
+                      io::printable(framework), double(process.last_seen - process.start) / 1e9, most),
+          1};
+}
+
 }  // namespace
 
 Verdict verdict_without_steps(const model::Run& run) {
+  for (const Process& process : run.processes)
+    if (const std::string framework = model::unseen_training(process); !framework.empty())
+      return unseen(run, process, framework);
   if (const Process* process = first_to_end(run, has_failed)) return failed(*process);
   if (const Process* process = first_to_end(run, was_killed)) return killed(run, *process);
   for (const Process& process : run.processes)

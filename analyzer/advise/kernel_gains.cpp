@@ -6,6 +6,7 @@
 #include <map>
 
 #include "analyzer/advise/matrix_kernels.h"
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/attribute/device_work.h"
 
 namespace gpuwatch::advise {
@@ -237,7 +238,7 @@ std::optional<double> bound_of_all(const RuleInput& input, std::vector<uint16_t>
 }  // namespace
 
 bool is_torch_job(const model::Process& process) {
-  return process.facts.contains("torch") || process.imported_from == "torch.profiler";
+  return speaks_torch(process) || process.imported_from == "torch.profiler";
 }
 
 KernelGains kernel_gains(const RuleInput& input) {

@@ -12,6 +12,7 @@
 #include "analyzer/model/phases.h"
 #include "analyzer/model/roles.h"
 #include "analyzer/model/stacks.h"
+#include "analyzer/model/training_framework.h"
 #include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
@@ -235,6 +236,19 @@ void add_unseen_input(const model::Process& process, const RankAttribution& rank
                             "waits for other threads or processes are counted as data loading.");
 }
 
+// Nothing that passes through hooks shows where a step of such a job ends.
+void add_unseen_steps(const model::Process& process, const RankAttribution& rank, const std::string& who,
+                      Limits& limits) {
+  const std::string framework = model::unseen_training(process);
+  if (framework.empty() || !rank.series.steps.empty()) return;
+  add_weighty(limits,
+              fmt::format("{}{} runs compiled steps that are not visible on the CPU, and the data comes from "
+                          "no loader that gpuwatch knows, so data stalls cannot be separated from computing. "
+                          "Iterate tf.data, a PyTorch DataLoader or Ray Data to see them, or mark each step "
+                          "with nvtx.annotate(\"step\").",
+                          who, io::printable(framework)));
+}
+
 void add_rank(const model::Run& run, const RankAttribution& rank, Limits& limits) {
   const model::Process& process = run.processes.at(rank.process);
   const std::string who = run.processes.size() > 1 && process.rank >= 0 && process.world_size > 1
@@ -247,6 +261,7 @@ void add_rank(const model::Run& run, const RankAttribution& rank, Limits& limits
                                    warm_up == 1 ? " is" : "s are"));
   add_few_steps(rank, who, limits);
   add_unseen_input(process, rank, who, limits);
+  add_unseen_steps(process, rank, who, limits);
   add_imported(process, who, limits);
   add_frameworks(process, who, limits);
   add_inline_loaders(run, process, rank, who, limits);

@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <sstream>
 #include <string_view>
 
 #include "analyzer/io/printable.h"
@@ -67,6 +69,31 @@ SettingWords setting_words(const LoaderChange& change, const model::Loader* load
   }
   const std::string setting = fmt::format("{}={}", option, value);
   return {setting, fmt::format("{}(..., {})", written, setting)};
+}
+
+std::vector<PipelineStage> pipeline_stages(const model::Loader& loader) {
+  constexpr std::string_view kBetween = " < ";
+  std::vector<PipelineStage> stages;
+  std::istringstream locations(loader.stages);
+  std::string_view rest = loader.dataset;
+  while (!rest.empty() && loader.framework != "torch") {
+    const size_t end = std::min(rest.find(kBetween), rest.size());
+    const std::string_view words = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + kBetween.size(), rest.size()));
+    const size_t open = words.find(" (");
+    PipelineStage& stage = stages.emplace_back();
+    stage.name = words.substr(0, open);
+    if (open != words.npos && words.ends_with(')'))
+      stage.python = words.substr(open + 2, words.size() - open - 3);
+    std::getline(locations, stage.location);
+  }
+  return stages;
+}
+
+std::string batch_size_location(const model::Loader& loader) {
+  for (const PipelineStage& stage : pipeline_stages(loader))
+    if (stage.name.ends_with("Batch") && !stage.location.empty()) return stage.location;
+  return loader.location;
 }
 
 void propose(Finding& finding, const RuleInput& input, const LoaderChange& change) {

@@ -5,6 +5,8 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "analyzer/advise/rule.h"
 
@@ -20,6 +22,20 @@ struct SettingWords {
 
 // `loader`: the one to change; null: PyTorch's words.
 SettingWords setting_words(const LoaderChange& change, const model::Loader* loader);
+
+// A stage of a tf.data pipeline.
+struct PipelineStage {
+  std::string name;      // "Map"
+  std::string python;    // "tf.py_function": what calls Python in it; empty: nothing
+  std::string location;  // "train.py:12"; empty: not known
+  bool is(std::string_view words) const { return name == words || python == words; }
+};
+
+// From the pipeline's end to its source; empty for other loaders.
+std::vector<PipelineStage> pipeline_stages(const model::Loader& loader);
+
+// Where the batch size is set: the line of `.batch()`, else the loader's.
+std::string batch_size_location(const model::Loader& loader);
 
 // Makes `change` the fix of the finding: "Set num_workers=4", the code to write and the loader's line.
 void propose(Finding& finding, const RuleInput& input, const LoaderChange& change);

@@ -22,7 +22,7 @@ struct Taken {
 auto settings(const Loader& l) {
   return std::tie(l.class_name, l.dataset, l.location, l.start_method, l.sampler, l.num_workers, l.batch_size,
                   l.prefetch_factor, l.batches, l.pin_memory, l.persistent_workers, l.in_order, l.drop_last,
-                  l.framework, l.code);
+                  l.framework, l.code, l.stages);
 }
 
 bool are_alike(const Loader& a, const Loader& b) {

@@ -66,6 +66,19 @@ uint32_t training_thread(const Run& run, const Process& process) {
   return best;
 }
 
+// The thread that was seen computing, though no call of it shows a step; it may have no record at all.
+uint32_t computing_thread(Process& process) {
+  const auto fact = process.facts.find("computing_thread");
+  if (fact == process.facts.end()) return kNone;
+  const auto tid = static_cast<uint32_t>(std::strtoul(fact->second.c_str(), nullptr, 10));
+  auto thread = std::ranges::find(process.threads, tid, &Thread::tid);
+  if (thread == process.threads.end()) {
+    process.threads.emplace_back().tid = tid;
+    thread = std::prev(process.threads.end());
+  }
+  return static_cast<uint32_t>(thread - process.threads.begin());
+}
+
 // When the process with this pid started, in CLOCK_BOOTTIME ns; -1 when there is none or it is a zombie.
 Ns start_of_live_process(uint32_t pid) {
   std::ifstream file("/proc/" + std::to_string(pid) + "/stat");
@@ -126,7 +139,9 @@ void complete_worker_links(const Run& run, const std::vector<ProcessTables*>& ta
 
 void find_training_threads(Run& run) {
   for (auto& process : run.processes) {
-    if (process.worker_of == kNone) process.training_thread = training_thread(run, process);
+    if (process.worker_of != kNone) continue;
+    process.training_thread = training_thread(run, process);
+    if (process.training_thread == kNone) process.training_thread = computing_thread(process);
   }
 }
 

@@ -209,7 +209,8 @@ struct Loader {
   int num_workers = -1, batch_size = -1, prefetch_factor = -1, batches = -1;
   int pin_memory = -1, persistent_workers = -1, in_order = -1, drop_last = -1;
   std::string framework = "torch",
-              code;         // code: "file:line function" of the dataset's __getitem__ or __iter__
+              code;    // "file:line function" of the dataset's __getitem__ or __iter__
+  std::string stages;  // of a tf.data pipeline: "file:line" of each stage that `dataset` names, a line each
   uint32_t instance = 0;    // further iterator over the same loader, living beside the first
   uint32_t thread = kNone;  // index into Process::threads: the consumer
 };

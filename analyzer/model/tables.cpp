@@ -243,6 +243,7 @@ void TableVisitor::operator()(const trace::LoaderInfo& t) {
   if (t.framework() != 0) loader.framework = text(t.framework());
   loader.code = text(t.code());
   loader.instance = t.instance();
+  loader.stages = text(t.stages());
 }
 
 void TableVisitor::operator()(const trace::Sample& t) {

@@ -40,6 +40,10 @@ std::vector<SeenFunction> training_functions(const Run& run, const Process& proc
   return functions;
 }
 
+std::vector<SeenFunction> training_functions(const Run& run, const Process& process) {
+  return training_functions(run, process, {{process.start, process.last_seen + 1}});
+}
+
 std::optional<SeenFunction> main_training_function(const Run& run, const Process& process,
                                                    const std::vector<TimeSpan>& intervals) {
   constexpr double kLeastShare = 0.5;

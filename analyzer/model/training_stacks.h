@@ -23,6 +23,9 @@ std::vector<const WorkerStack*> training_samples(const Process& process,
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process,
                                              const std::vector<TimeSpan>& intervals);
 
+// Of the whole recording.
+std::vector<SeenFunction> training_functions(const Run& run, const Process& process);
+
 // The one of them that has half of the samples or more.
 std::optional<SeenFunction> main_training_function(const Run& run, const Process& process,
                                                    const std::vector<TimeSpan>& intervals);

@@ -8,6 +8,7 @@
 
 #include "analyzer/model/instances.h"
 #include "analyzer/model/quantile.h"
+#include "analyzer/model/training_framework.h"
 
 namespace gpuwatch::report {
 namespace {
@@ -68,38 +69,18 @@ std::string fact(const model::Process& process, const std::string& key) {
   return found == process.facts.end() ? "" : found->second;
 }
 
-namespace {
-
-struct FrameworkVersion {
-  const char *module, *name;
-  bool runs_training;
-};
-constexpr FrameworkVersion kVersions[] = {
-#define GW_FRAMEWORK_VERSION(module, name, runs_training) {module, name, runs_training},
-#include "libinject/trace/frameworks.def"
-};
-
-// The first of the table that trains and was loaded; null without one.
-const FrameworkVersion* training_framework(const model::Process& process) {
-  const auto found = std::ranges::find_if(kVersions, [&](const FrameworkVersion& version) {
-    return version.runs_training && !fact(process, version.module).empty();
-  });
-  return found == std::end(kVersions) ? nullptr : found;
-}
-
-}  // namespace
-
 std::string framework(const model::Process& process) {
-  const FrameworkVersion* version = training_framework(process);
-  return version ? fmt::format("{} {}", version->module, fact(process, version->module)) : "";
+  const model::TrainingFramework* found = model::training_framework(process);
+  const std::string version = found ? fact(process, found->module) : "";
+  return version.empty() ? "" : fmt::format("{} {}", found->module, version);
 }
 
 std::string framework_words(const model::Process& process) {
-  const FrameworkVersion* version = training_framework(process);
-  if (!version) return "";
-  const std::string number = fact(process, version->module);
-  return fmt::format("{} {}", version->name,
-                     number.substr(0, number.find('+')));  // without "+cu130", the build
+  const model::TrainingFramework* found = model::training_framework(process);
+  const std::string version = found ? fact(process, found->module) : "";
+  if (version.empty()) return "";
+  return fmt::format("{} {}", found->name,
+                     version.substr(0, version.find('+')));  // without "+cu130", the build
 }
 
 std::string device_name(const Report& report, const attribute::RankAttribution& rank) {

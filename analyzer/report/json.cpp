@@ -173,11 +173,14 @@ Json functions_json(const std::vector<model::SeenFunction>& functions) {
   return result;
 }
 
-// Where the training thread was seen in the recorded steps, null without samples.
+// Where the training thread was seen in the recorded steps, in the whole recording if it has none; null
+// without samples.
 Json training_time(const Report& report, const attribute::RankAttribution& row) {
   std::vector<model::TimeSpan> steps;
   for (const attribute::StepAttribution& step : row.steps) steps.push_back({step.step.begin, step.step.end});
-  const auto functions = model::training_functions(report.run, report.run.processes.at(row.process), steps);
+  const model::Process& process = report.run.processes.at(row.process);
+  const auto functions = steps.empty() ? model::training_functions(report.run, process)
+                                       : model::training_functions(report.run, process, steps);
   return functions.empty() ? Json(nullptr) : functions_json(functions);
 }
 

@@ -11,6 +11,8 @@
 #include "analyzer/advise/rule.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/cpu_time.h"
+#include "analyzer/model/training_framework.h"
+#include "analyzer/model/training_stacks.h"
 #include "analyzer/report/facts.h"
 #include "analyzer/report/kernel_rows.h"
 #include "analyzer/report/layout.h"
@@ -48,6 +50,16 @@ fmt::color verdict_color(const std::string& id) {
 
 constexpr double kMostlyRecorded = 0.9;  // of the steps: what is missing then is warm-up
 
+std::string cpu_words(const model::Process& process) {
+  if (process.machine_samples.size() < 2) return "";
+  const model::TimeSpan span{process.machine_samples.front().time, process.machine_samples.back().time};
+  if (span.length() <= 0) return "";
+  const model::CpuTime time = model::cpu_time(process, span);
+  const double cores = (time.own_ns + time.workers_ns) / double(span.length());
+  return fmt::format("{}{:.1f} of {} CPU cores used", time.is_least ? "at least " : "", cores,
+                     process.cpu_count);
+}
+
 std::string job_words(const Report& report, const RankAttribution& rank) {
   const model::Process& process = report.run.processes.at(rank.process);
   const std::string script = process.script.empty() ? process.executable : process.script;
@@ -59,22 +71,17 @@ std::string job_words(const Report& report, const RankAttribution& rank) {
                       ? "CPU"
                       : clean(device_name(report, rank))));
   const StepFacts steps = step_facts(rank);
+  if (steps.count == 0 && !model::unseen_training(process).empty()) {
+    parts.push_back("no steps seen");
+    if (const std::string cpu = cpu_words(process); !cpu.empty()) parts.push_back(cpu);
+    return joined(parts);
+  }
   const bool is_mostly_recorded = double(steps.recorded) >= kMostlyRecorded * double(steps.count);
   parts.push_back(is_mostly_recorded
                       ? fmt::format("{} steps", steps.count)
                       : fmt::format("{} steps ({} recorded in detail)", steps.count, steps.recorded));
   if (process.is_running) parts.push_back("still running");
   return joined(parts);
-}
-
-std::string cpu_words(const model::Process& process) {
-  if (process.machine_samples.size() < 2) return "";
-  const model::TimeSpan span{process.machine_samples.front().time, process.machine_samples.back().time};
-  if (span.length() <= 0) return "";
-  const model::CpuTime time = model::cpu_time(process, span);
-  const double cores = (time.own_ns + time.workers_ns) / double(span.length());
-  return fmt::format("{}{:.1f} of {} CPU cores used", time.is_least ? "at least " : "", cores,
-                     process.cpu_count);
 }
 
 std::string speed_words(const RankAttribution& rank, const model::Process& process) {
@@ -114,6 +121,28 @@ void write_step(Layout& layout, const Report& report, const RankAttribution& ran
     if (layout.width() >= kLeastWithBar)
       head += fmt::format("{:<{}}  ", std::string(size_t(std::lround(row.share * kBar)), '#'), kBar);
     layout.row(head, row.causes, columns(row.causes));
+  }
+}
+
+// ipykernel names a cell's file by a hash: "/tmp/ipykernel_4711/2718281828.py:5".
+std::string short_location(const std::string& location) {
+  const std::string safe = clean(location);
+  if (safe.find("/ipykernel_") != std::string::npos && safe.find(':') != std::string::npos)
+    return "notebook cell, line " + safe.substr(safe.find_last_of(':') + 1);
+  return safe.substr(safe.find_last_of('/') + 1);
+}
+
+// Of a job without steps: the lines that its training thread was seen at.
+void write_places(Layout& layout, const Report& report, const RankAttribution& rank) {
+  constexpr size_t kMost = 6;
+  const auto functions = model::training_functions(report.run, report.run.processes.at(rank.process));
+  if (functions.empty()) return;
+  layout.blank();
+  layout.paragraph("where the training thread was");
+  for (size_t i = 0; i < std::min(kMost, functions.size()); ++i) {
+    const model::StackFrame& frame = functions[i].frame;
+    const std::string words = fmt::format("{} ({})", clean(frame.function), short_location(frame.location()));
+    layout.row(fmt::format("  {:>3.0f}%  ", 100 * functions[i].share), words, columns(words));
   }
 }
 
@@ -165,14 +194,6 @@ void write_end(Layout& layout, const Report& report, bool all_threads) {
 
 // ---- findings
 // -----------------------------------------------------------------------------------------------
-
-// ipykernel names a cell's file by a hash: "/tmp/ipykernel_4711/2718281828.py:5".
-std::string short_location(const std::string& location) {
-  const std::string safe = clean(location);
-  if (safe.find("/ipykernel_") != std::string::npos && safe.find(':') != std::string::npos)
-    return "notebook cell, line " + safe.substr(safe.find_last_of(':') + 1);
-  return safe.substr(safe.find_last_of('/') + 1);
-}
 
 std::string prediction_words(const Layout& layout, const predict::Prediction& p) {
   return fmt::format("{} {} {} {}, {}x ({}{}{}x)", three_digits(p.now), layout.arrow(),
@@ -339,6 +360,7 @@ std::string text(const Report& report, TextStyle style) {
   const bool has_steps = rank && !rank->steps.empty();
   if (rank) write_job(layout, report, *rank);
   if (has_steps) write_step(layout, report, *rank);
+  if (rank && !has_steps) write_places(layout, report, *rank);
   if (has_steps && style.shows_kernels) write_kernels(layout, report, *rank);
   write_end(layout, report, style.is_verbose);
   write_findings(layout, report.diagnosis);

@@ -81,7 +81,10 @@ GW_COLD void use_python(const unwind::PythonRuntime& python, ThreadState thread_
   g_python = python;
   g_thread_state = thread_state;
   g_is_walkable = true;
-  g_stall_ticks.store(base::ticks_of_ns(kStallNs), std::memory_order_release);
+}
+
+GW_COLD void start_measuring_stalls() noexcept {
+  if (g_is_walkable) g_stall_ticks.store(base::ticks_of_ns(kStallNs), std::memory_order_release);
 }
 
 const unwind::PythonRuntime* walkable_python() noexcept {

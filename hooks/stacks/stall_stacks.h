@@ -44,6 +44,9 @@ inline void note_training_thread() noexcept {
 using ThreadState = void* (*)();
 void use_python(const unwind::PythonRuntime& python, ThreadState thread_state) noexcept;
 
+// After use_python(), when recording is on: stalls get stacks from now on.
+void start_measuring_stalls() noexcept;
+
 // Finds out whether native frames can be walked, at the first call of CUDA. Nothing in a process that has
 // Python.
 void prepare_native_stacks() noexcept;

@@ -9,11 +9,14 @@
 #include <atomic>
 #include <cerrno>
 
+#include "hooks/core/evidence.h"
 #include "hooks/core/operations.h"
 #include "hooks/stacks/stall_stacks.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/errno_guard.h"
 #include "libinject/base/syscall.h"
+#include "libinject/base/text.h"
+#include "libinject/context/sampler.h"
 #include "libinject/record/own_thread.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/fork_epoch.h"
@@ -26,12 +29,23 @@ constexpr uint64_t kShortestNs = 30'000'000, kLongestNs = 90'000'000;
 constexpr uint64_t kUnwatchedNs = 5'000'000'000;  // machine samples come every second while a job trains
 constexpr uint32_t kMostFailures = 100;           // in a row: not a thread between two frames any more
 
+constexpr uint64_t kPatienceNs =
+    2'000'000'000;  // imports, and a look at a model in a shell, are over by then
+constexpr uint64_t kPollNs = 250'000'000;
+constexpr uint64_t kIdleShare = 200;  // of the CPU time of a core; a loop that waits for a disk uses more
+
 enum Phase : uint32_t { kNone, kRunning, kEnding };
 
 constinit std::atomic<uint32_t> g_phase{kNone};  // also a futex word
 constinit std::atomic<uint32_t> g_tid{0};        // of the sampling thread; 0 before it has begun
 constinit std::atomic<uint64_t> g_thread_state{0}, g_watched{0};  // the training thread's; ticks
 constinit std::atomic<bool> g_is_off{false}, g_has_state{false}, g_has_fork_handlers{false};
+
+// A thread that computes, and of which nothing else is known.
+constinit std::atomic<const char*> g_framework{nullptr};  // null: none
+constinit std::atomic<StartFunction> g_on_start{nullptr};
+constinit std::atomic<uint32_t> g_computing_tid{0};
+constinit bool g_is_begun = false;  // the recording is about it; of the sampling thread
 
 void put_state(const record::SourceStatus& status) noexcept {
   if (!g_has_state.exchange(true, std::memory_order_relaxed)) record::put_source("training stacks", status);
@@ -75,17 +89,76 @@ bool is_unwatched() noexcept {
   return base::ticks() > g_watched.load(std::memory_order_relaxed) + base::ticks_of_ns(kUnwatchedNs);
 }
 
+// Whether the process used CPU time, looked at once in each period.
+class Activity {
+ public:
+  bool is_over(uint64_t period_ns) noexcept {
+    const uint64_t now_ns = base::monotonic_ns();
+    if (now_ns - since_ns_ < period_ns) return false;
+    const uint64_t cpu_ns = base::clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    is_busy_ = (cpu_ns - cpu_ns_) * kIdleShare >= now_ns - since_ns_;
+    since_ns_ = now_ns;
+    cpu_ns_ = cpu_ns;
+    return true;
+  }
+  bool is_busy() const noexcept { return is_busy_; }
+
+ private:
+  uint64_t since_ns_ = base::monotonic_ns(), cpu_ns_ = base::clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  bool is_busy_ = true;
+};
+
+void put_number(const char* key, uint64_t value) noexcept {
+  base::Text<24> text;
+  record::put_fact(key, text.add(value).c_str());
+}
+
+void begin_for(const char* framework) noexcept {
+  if (!begin_recording("computing without a known loader")) return;
+  g_is_begun = true;
+  record::put_fact("computes_with", framework);
+  put_number("computing_thread", g_computing_tid.load(std::memory_order_relaxed));
+  g_on_start.load(std::memory_order_relaxed)();
+  record::name_own_thread();
+}
+
+// Before the recording. False: there is nothing to wait for.
+bool wait_for_computing(Activity& activity) noexcept {
+  const char* framework = g_framework.load(std::memory_order_acquire);
+  if (!framework || !record::is_dormant()) return false;
+  sleep_ns(kPollNs);
+  if (g_phase.load(std::memory_order_acquire) == kRunning && record::is_dormant() &&
+      activity.is_over(kPatienceNs) && activity.is_busy())
+    begin_for(framework);
+  return true;
+}
+
+// Whether there is a reason to sample the thread now; `goes_on` false: nor later.
+bool is_to_be_sampled(Activity& activity, bool& goes_on) noexcept {
+  if (!g_is_begun) g_framework.store(nullptr, std::memory_order_release);  // something else began it
+  if (!g_framework.load(std::memory_order_acquire)) return goes_on = !is_unwatched();
+  context::maybe_sample(base::ticks());
+  activity.is_over(kUnwatchedNs);
+  return activity.is_busy();
+}
+
 void* run(void*) noexcept {
   g_tid.store(static_cast<uint32_t>(base::sys_gettid()), std::memory_order_release);
   record::name_own_thread();
   const auto pid = static_cast<uint32_t>(base::sys_getpid());
-  uint64_t random = base::ticks() | 1;
+  uint64_t random = base::monotonic_ns() | 1;
   uint32_t failures = 0;
-  while (g_phase.load(std::memory_order_acquire) == kRunning) {
+  Activity activity;
+  bool goes_on = true;
+  while (goes_on && g_phase.load(std::memory_order_acquire) == kRunning) {
+    if (!record::is_recording()) {
+      goes_on = wait_for_computing(activity);
+      continue;
+    }
     const uint64_t interval_ns = random_interval_ns(random);
     sleep_ns(interval_ns);
-    if (g_phase.load(std::memory_order_acquire) != kRunning) break;
-    if (!record::is_recording() || is_unwatched() || !sample(pid, interval_ns, failures)) break;
+    if (g_phase.load(std::memory_order_acquire) != kRunning || !record::is_recording()) break;
+    if (is_to_be_sampled(activity, goes_on)) goes_on = sample(pid, interval_ns, failures);
   }
   g_phase.store(kNone, std::memory_order_release);
   return nullptr;
@@ -112,10 +185,33 @@ void before_fork() noexcept {
   wait_until_gone(was_running);
 }
 
+bool start() noexcept {
+  uint32_t none = kNone;
+  if (!g_phase.compare_exchange_strong(none, kRunning)) return true;
+  const base::ErrnoGuard keep_errno;
+  const record::Quiet quiet;
+  if (record::start_own_thread(run)) return true;
+  g_phase.store(kNone, std::memory_order_release);
+  return false;
+}
+
+// No machine sample of the training thread's starts it again.
+void in_parent() noexcept {
+  if (g_framework.load(std::memory_order_acquire) && !g_is_off.load(std::memory_order_relaxed)) start();
+}
+
 void in_child() noexcept {
   g_phase.store(kNone, std::memory_order_relaxed);
   g_tid.store(0, std::memory_order_relaxed);
   g_has_state.store(false, std::memory_order_relaxed);
+  g_framework.store(nullptr, std::memory_order_relaxed);
+  g_is_begun = false;
+}
+
+void start_with_fork_handlers() noexcept {
+  if (!g_has_fork_handlers.exchange(true) && pthread_atfork(before_fork, in_parent, in_child) != 0)
+    g_is_off.store(true, std::memory_order_relaxed);  // no thread that a fork cannot end
+  if (!g_is_off.load(std::memory_order_relaxed)) start();
 }
 
 }  // namespace
@@ -124,16 +220,29 @@ GW_COLD void watch_training_thread(uint64_t now) noexcept {
   if (t_training_epoch != runtime::epoch() || g_is_off.load(std::memory_order_relaxed)) return;
   const uint64_t thread_state = python_thread_state();
   if (!thread_state) return;
+  g_framework.store(nullptr, std::memory_order_release);  // its steps are seen
   g_thread_state.store(thread_state, std::memory_order_relaxed);
   g_watched.store(now, std::memory_order_relaxed);
-  uint32_t none = kNone;
-  if (!g_phase.compare_exchange_strong(none, kRunning)) return;
-  const base::ErrnoGuard keep_errno;
-  const record::Quiet quiet;
-  if (!g_has_fork_handlers.exchange(true) && pthread_atfork(before_fork, nullptr, in_child) != 0)
-    g_is_off.store(true, std::memory_order_relaxed);  // no thread that a fork cannot end
-  if (!g_is_off.load(std::memory_order_relaxed) && record::start_own_thread(run)) return;
-  g_phase.store(kNone, std::memory_order_release);
+  start_with_fork_handlers();
+}
+
+bool is_watching_computing_thread() noexcept {
+  return g_framework.load(std::memory_order_relaxed) != nullptr;
+}
+
+bool may_watch_computing_thread() noexcept {
+  return record::is_dormant() && !is_watching_computing_thread() && !g_is_off.load(std::memory_order_relaxed);
+}
+
+GW_COLD void watch_computing_thread(const char* framework, StartFunction on_start) noexcept {
+  if (!may_watch_computing_thread()) return;
+  const uint64_t thread_state = python_thread_state();
+  if (!thread_state) return g_is_off.store(true, std::memory_order_relaxed);  // nor later
+  g_thread_state.store(thread_state, std::memory_order_relaxed);
+  g_computing_tid.store(static_cast<uint32_t>(base::sys_gettid()), std::memory_order_relaxed);
+  g_on_start.store(on_start, std::memory_order_relaxed);
+  g_framework.store(framework, std::memory_order_release);
+  start_with_fork_handlers();
 }
 
 }  // namespace gpuwatch::hooks::stacks

@@ -33,7 +33,7 @@ def torch_cases():
         words = {"arguments": (workers,), "workers": int(workers)}
         yield Case("Lightning", "train_lightning.py", "lightning", "lightning", **words)
         yield Case("Accelerate", "train_accelerate.py", "accelerate", "accelerate", **words, note="one batch ahead of the loop")
-        yield Case("Hugging Face Trainer", "train_transformers.py", "transformers", "transformers", **words, environment={"USE_TF": "0"}, note="the line is that of trainer.train()")
+        yield Case("Hugging Face Trainer", "train_transformers.py", "transformers", "transformers", **words, environment={"USE_TF": "0"}, note="the line is that of TrainingArguments()")
         yield Case("fastai", "train_fastai.py", "fastai", "fastai", **words, note="steps from batches, because its optimizer is not one of torch's; the line is that of fit()")
         yield Case("timm", "train_timm.py", "timm", "timm", **words)
         yield Case("StatefulDataLoader", "train_stateful.py", "torchdata", "torchdata", "StatefulDataLoader", **words)

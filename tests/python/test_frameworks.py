@@ -350,3 +350,243 @@ for batch in timed(OwnedIterator(stage)):
     assert (loader["framework"], loader["batches"], loader["num_workers"]) == ("tf.data", 40, None)
     own_s = sum(ended - began for began, ended in json.loads(done.stdout.splitlines()[-1])) / 1e9
     assert loader["wait_s"] == pytest.approx(own_s, rel=0.005, abs=0.0002 * 40)
+
+
+PIPELINE = """
+from tensorflow.python.data.ops.dataset_ops import DatasetV2
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+from tensorflow.python.ops import script_ops
+def busy(index):
+    until = time.thread_time() + 4e-3
+    while time.thread_time() < until:
+        pass
+    return index
+def asleep(index):
+    time.sleep(4e-3)
+    return index
+def generate():
+    for index in range(240):
+        yield busy(index)
+"""
+
+
+def locations(done):
+    (loader,) = {row["id"]: row for row in done.trace.tables("LoaderInfo")}.values()
+    return loader, [line.rpartition("/")[2] for line in loader["stages"].splitlines()]
+
+
+def test_lines_of_the_stages_of_a_pipeline(run):
+    source = PIPELINE + """
+dataset = DatasetV2.range(24)
+dataset = dataset.map(
+    lambda index: script_ops.py_function(asleep, [index]))
+dataset = dataset.batch(4)
+dataset = dataset.prefetch(1)
+for batch in timed(OwnedIterator(dataset)):
+    pass
+"""
+    loader, lines = locations(run(source))
+    assert loader["dataset"] == "Prefetch < Batch < Map (tf.py_function) < Range"
+    marks = ["dataset = dataset.prefetch(1)", "dataset = dataset.batch(4)", "dataset = dataset.map(", "dataset = DatasetV2.range(24)"]
+    assert lines == [f"script.py:{line_of(source, mark)}" for mark in marks]
+    assert loader["code"].endswith(f"script.py:{line_of(source, 'def asleep(index):')} asleep")
+
+
+def test_python_in_a_dataset_within_a_stage_is_that_stages(run):
+    source = PIPELINE + """
+def slowly(index):
+    time.sleep(8e-3)
+    return index
+dataset = DatasetV2.range(2).interleave(lambda _: DatasetV2.range(6).map(lambda i: script_ops.numpy_function(slowly, [i])))
+for batch in timed(OwnedIterator(dataset)):
+    pass
+"""
+    loader, lines = locations(run(source))
+    assert loader["dataset"] == "Interleave (tf.numpy_function) < Range"
+    assert loader["code"].endswith(" slowly")
+
+
+@pytest.mark.parametrize(
+    "pipeline, advice, mark",
+    [
+        ("range(240).map(lambda i: script_ops.py_function(busy, [i]))", "Replace tf.py_function with TensorFlow operations", "stage = DatasetV2."),
+        ("range(240).map(lambda i: script_ops.numpy_function(busy, [i]), 4)", "Replace tf.numpy_function", "stage = DatasetV2."),
+        ("range(240).map(lambda i: script_ops.py_function(asleep, [i]))", "Use map(..., num_parallel_calls=tf.data.AUTOTUNE)", "stage = DatasetV2."),
+        ("from_generator(generate)", "Make the generator's samples in several processes", "stage = DatasetV2."),
+        ("range(240).map(lambda i: busy, 4)", "Add .prefetch(tf.data.AUTOTUNE)", "batches = stage.batch(2)"),
+    ],
+)  # fmt: skip
+def test_fix_at_the_line_of_the_stage(inject, tmp_path, pipeline, advice, mark):
+    source = PIPELINE + f"""
+stage = DatasetV2.{pipeline}
+batches = stage.batch(2)
+for batch in timed(OwnedIterator(batches)):
+    pass
+"""  # fmt: skip
+    script = tmp_path / "script.py"
+    script.write_text(HEAD + source + TAIL)
+    done = inject([sys.executable, script], env={"PYTHONPATH": STUBS / "site-packages"}, first=True)
+    assert done.returncode == 0, done.stderr
+    (finding,) = [finding for finding in done.report()["findings"] if finding["id"] == "input-pipeline"]
+    assert finding["fix"]["summary"].startswith(advice)
+    expected = next(number for number, line in enumerate((HEAD + source).splitlines(), 1) if line.startswith(mark))
+    assert finding["fix"]["location"].endswith(f"script.py:{expected}")
+    if "busy, [i]" in pipeline:
+        assert "calls the Python function busy" in finding["title"]
+
+
+TRAINER = """
+import torch
+from transformers.trainer import Trainer
+from transformers.training_args import TrainingArguments
+class Samples:
+    def __len__(self):
+        return 40
+    def __getitem__(self, index):
+        time.sleep(2e-3)
+        return index
+"""
+
+
+def settings_line(inject, tmp_path, source, mark):
+    script = tmp_path / "script.py"
+    script.write_text(HEAD + TRAINER + source)
+    done = inject([sys.executable, script], env={"PYTHONPATH": f"{STUBS / 'site-packages'}:{STUBS.with_name('stub_torch')}"}, first=True)
+    assert done.returncode == 0, done.stderr
+    report = done.report()
+    (loader,) = report["ranks"][0]["loaders"]
+    assert loader["location"].endswith(f"script.py:{line_of(TRAINER + source, mark)}")
+    return loader, report
+
+
+def test_settings_of_a_trainer_are_where_the_user_makes_them(inject, tmp_path):
+    source = """
+arguments = TrainingArguments("out", dataloader_num_workers=1)
+trainer = Trainer(lambda batch: None, arguments, Samples())
+trainer.train()
+"""
+    loader, report = settings_line(inject, tmp_path, source, 'arguments = TrainingArguments("out", dataloader_num_workers=1)')
+    assert loader["framework"] == "transformers"
+    (finding,) = [finding for finding in report["findings"] if finding["id"] == "dataloader-workers"]
+    assert "dataloader_num_workers=" in finding["fix"]["summary"]
+    assert finding["fix"]["location"] == loader["location"]
+
+
+def test_settings_of_a_dataclass_of_the_users(inject, tmp_path):
+    """Its __init__ is text that dataclasses compiles: "<string>" is no line of the user's."""
+    source = """
+from dataclasses import dataclass
+@dataclass
+class Mine(TrainingArguments):
+    warmup: int = 3
+arguments = Mine("out")
+Trainer(lambda batch: None, arguments, Samples()).train()
+"""
+    settings_line(inject, tmp_path, source, 'arguments = Mine("out")')
+
+
+def test_loader_that_the_users_trainer_makes_is_on_its_line(inject, tmp_path):
+    source = """
+class Mine(Trainer):
+    def get_train_dataloader(self):
+        return torch.utils.data.DataLoader(self.train_dataset, batch_size=4)
+Mine(lambda batch: None, TrainingArguments("out"), Samples()).train()
+"""
+    settings_line(inject, tmp_path, source, "        return torch.utils.data.DataLoader(self.train_dataset, batch_size=4)")
+
+
+UNSEEN = """
+import os
+{imports}
+def batches():
+    while True:
+        until = time.thread_time() + 8e-3
+        while time.thread_time() < until:
+            pass
+        yield 1
+@{jit}
+def step(batch):
+    return batch
+def train(seconds):
+    began = time.monotonic()
+    for batch in batches():
+        step(batch)
+        if time.monotonic() - began > seconds:
+            break
+"""
+JAX = UNSEEN.format(imports="import jax", jit="jax.jit")
+TENSORFLOW = UNSEEN.format(
+    imports="import tensorflow\nfrom tensorflow.python.eager.polymorphic_function.polymorphic_function import Function", jit="Function"
+)
+
+
+@pytest.fixture
+def run_unseen(inject, tmp_path):
+    def of(source):
+        script = tmp_path / "script.py"
+        script.write_text(HEAD + source)
+        done = inject([sys.executable, script], env={"PYTHONPATH": STUBS / "site-packages"})
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return of
+
+
+@pytest.mark.parametrize("source, framework", [(JAX, "JAX"), (TENSORFLOW, "TensorFlow")], ids=["jax", "tensorflow"])
+def test_job_whose_steps_are_not_seen_leaves_a_trace_that_says_so(run_unseen, source, framework):
+    done = run_unseen(source + "train(6)\n")
+    report = done.report()
+    assert report["verdict"]["id"] == "cannot-tell"
+    assert f" ran {framework} for " in report["verdict"]["sentence"]
+    assert "batches (" in report["verdict"]["sentence"]
+    (rank,) = report["ranks"]
+    assert rank["framework"].startswith(framework.lower())
+    assert rank["steps"]["count"] == 0
+    place = rank["training_time"][0]
+    assert place["function"] == "batches"
+    assert place["samples"] >= 10
+    first = (HEAD + source).splitlines().index("def batches():") + 1
+    assert first < int(place["location"].rpartition(":")[2]) <= first + 5
+    assert any("no loader that gpuwatch knows" in limit for limit in report["limits"])
+    assert report["findings"] == []
+    text = done.analyze().stdout
+    assert "where the training thread was" in text and "CPU cores used" in text
+
+
+def test_job_whose_steps_are_not_seen_goes_on_after_a_fork(run_unseen):
+    done = run_unseen(JAX + """
+train(1)
+pid = os.fork()
+if pid == 0:
+    os._exit(0)
+os.waitpid(pid, 0)
+train(5)
+""")  # fmt: skip
+    assert done.report()["ranks"][0]["training_time"][0]["function"] == "batches"
+    assert len(done.traces) == 1
+
+
+@pytest.mark.parametrize(
+    "rest", ["train(0.5)", "time.sleep(5)", "step(1); time.sleep(5)"], ids=["short", "compiles nothing more", "idle"]
+)
+def test_process_that_looks_at_a_framework_leaves_no_trace(run_unseen, rest):
+    done = run_unseen(JAX + rest + "\n")
+    assert done.traces == [] and not done.out.exists()
+
+
+def test_process_that_computes_without_compiling_leaves_no_trace(run_unseen):
+    assert run_unseen(JAX.replace("@jax.jit\n", "") + "train(5)\n").traces == []
+
+
+def test_loader_that_comes_later_is_recorded_as_ever(run_unseen):
+    """The recording is the loader's: no samples of a thread that was watched before."""
+    done = run_unseen(JAX + """
+train(0.3)
+from tensorflow.python.data.ops.iterator_ops import OwnedIterator
+for _ in range(40):
+    for batch in OwnedIterator(BatchDataset()):
+        step(batch)
+""")  # fmt: skip
+    report = done.report()
+    assert report["verdict"]["id"] == "input-bound"
+    assert report["ranks"][0]["framework"].startswith("jax")

@@ -5,6 +5,7 @@
 
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/memory_calls.h"
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/model/stacks.h"
 
@@ -51,7 +52,7 @@ void name_fix(Finding& finding, const RuleInput& input, const predict::HostEvent
   const predict::HostEvent* emptied = empty_cache_call(input);
   const predict::HostEvent& shown = emptied ? *emptied : longest;
   finding.fix.location = call_location(input.run, input.process, shown.thread, shown.call);
-  if (!input.process.facts.contains("torch")) {
+  if (!speaks_torch(input.process)) {
     finding.fix.change = StreamChange{StreamEdit::kDropCalls, "allocation", ""};
     finding.fix.summary = "Allocate once before the loop, or use cudaMallocAsync with a memory pool";
   } else if (emptied) {

@@ -5,6 +5,7 @@
 
 #include "analyzer/advise/copies.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -39,7 +40,7 @@ void name_fetch(Finding& finding, const RuleInput& input, const CopyFacts& copie
   finding.fix.change = StreamChange{StreamEdit::kMoveToOwnStream, "copy stream", ""};
   finding.fix.summary = "Copy to the host on a separate CUDA stream while the GPU computes the next batch";
   finding.fix.snippet =
-      input.process.facts.contains("torch")
+      speaks_torch(input.process)
           ? "copy_stream.wait_stream(torch.cuda.current_stream()); y.record_stream(copy_stream)  # then: "
             "with "
             "torch.cuda.stream(copy_stream): host.copy_(y, non_blocking=True)  # host in pinned memory"
@@ -53,7 +54,7 @@ void name_fix(Finding& finding, const RuleInput& input, const CopyFacts& copies)
   finding.fix.summary = "Copy the next batch on a separate CUDA stream while the GPU computes this one";
   // record_stream(): else PyTorch's allocator may reuse the memory of next_x too early.
   finding.fix.snippet =
-      input.process.facts.contains("torch")
+      speaks_torch(input.process)
           ? "with torch.cuda.stream(copy_stream): next_x = x.to(device, non_blocking=True)  # before use: "
             "torch.cuda.current_stream().wait_stream(copy_stream); "
             "next_x.record_stream(torch.cuda.current_stream())"

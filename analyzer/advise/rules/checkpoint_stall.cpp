@@ -7,6 +7,7 @@
 
 #include "analyzer/advise/host_calls.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/model/phases.h"
 
 namespace gpuwatch::advise {
@@ -83,7 +84,7 @@ void name_fix(Finding& finding, const RuleInput& input, double cost_s, double ev
   const double best_s = best_interval_s(cost_s);
   finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "checkpoint",
                                     fmt::format("every {:.0f} s", std::max(every_s, best_s))};
-  finding.fix.summary = input.process.facts.contains("torch")
+  finding.fix.summary = speaks_torch(input.process)
                             ? "Save in the background (torch.distributed.checkpoint.async_save)"
                             : "Write checkpoints from a background thread";
   if (best_s > every_s)

@@ -6,6 +6,7 @@
 
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/recurrence.h"
+#include "analyzer/advise/remedy_words.h"
 
 namespace gpuwatch::advise {
 
@@ -128,7 +129,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"algorithms tried in a search, mean",
                        double(found.algorithms) / double(std::max<size_t>(1, found.spans.size())), "kernels"},
                       {"longest search", double(found.longest) / 1e6, "ms"}};
-  const bool is_torch = input.process.facts.contains("torch");
+  const bool is_torch = speaks_torch(input.process);
   finding.fix.change = NamedChange{is_torch ? "torch.backends.cudnn.benchmark" : "cudnn benchmark", "False"};
   finding.fix.summary =
       is_torch ? "Set torch.backends.cudnn.benchmark=False, or keep it and use inputs of a few fixed shapes"

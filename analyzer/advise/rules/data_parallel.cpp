@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -137,7 +138,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"compute of the busiest GPU", 100 * busiest, "% of the step"},
                       {"steps in which the model is sent", double(replicas->steps_sent), "steps"}};
   finding.fix.change = NamedChange{"nproc_per_node", std::to_string(replicas->gpus)};
-  const bool is_torch = input.process.facts.contains("torch");
+  const bool is_torch = speaks_torch(input.process);
   finding.fix.summary =
       is_torch ? fmt::format(
                      "Replace nn.DataParallel by DistributedDataParallel and start one process for each "

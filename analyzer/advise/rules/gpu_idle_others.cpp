@@ -6,6 +6,7 @@
 #include <set>
 
 #include "analyzer/advise/machine.h"
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -66,11 +67,11 @@ bool sees_all(const RuleInput& input) {
 void name_fix(Finding& finding, const RuleInput& input, size_t gpus) {
   finding.fix.change = NamedChange{"nproc_per_node", std::to_string(gpus)};
   finding.fix.summary =
-      input.process.facts.contains("torch")
+      speaks_torch(input.process)
           ? fmt::format("Train with DistributedDataParallel on {} GPUs: torchrun --nproc_per_node={} {}",
                         gpus, gpus, input.process.script.empty() ? "train.py" : "the script")
           : fmt::format("Start one process for each of the {} GPUs and average gradients with NCCL", gpus);
-  if (input.process.facts.contains("torch"))
+  if (speaks_torch(input.process))
     finding.fix.snippet = "model = torch.nn.parallel.DistributedDataParallel(model, device_ids=[local_rank])";
 }
 

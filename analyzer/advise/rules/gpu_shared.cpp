@@ -6,6 +6,7 @@
 
 #include "analyzer/advise/device_samples.h"
 #include "analyzer/advise/machine.h"
+#include "analyzer/advise/remedy_words.h"
 
 namespace gpuwatch::advise {
 
@@ -132,6 +133,11 @@ std::optional<Finding> shared_with_ranks(const RuleInput& input) {
       "anything "
       "else uses CUDA, and no more ranks than GPUs";
   finding.fix.snippet = "torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))";
+  if (auto words = remedy_words(input.process, Remedy::kOwnGpu)) {
+    finding.fix.change = NamedChange{std::move(words->setting), std::move(words->value)};
+    finding.fix.summary = std::move(words->summary);
+    finding.fix.snippet = std::move(words->snippet);
+  }
   finding.ceiling_speedup = 1 / (1 - lost);
   return finding;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -16,7 +17,7 @@ std::string fact(const model::Process& process, const char* key) {
 
 // Why the GPU was not used; the reason determines the fix.
 void name_reason(Finding& finding, const model::Process& process) {
-  std::string torch = fact(process, "torch");
+  const std::string torch = speaks_torch(process) ? fact(process, "torch") : "";
   std::string visible = fact(process, "CUDA_VISIBLE_DEVICES");
   if (torch.find("+cpu") != std::string::npos) {
     finding.fix.change = NamedChange{"torch", "a CUDA build"};
@@ -24,6 +25,10 @@ void name_reason(Finding& finding, const model::Process& process) {
   } else if (process.facts.contains("CUDA_VISIBLE_DEVICES") && (visible.empty() || visible[0] == '-')) {
     finding.fix.change = NamedChange{"CUDA_VISIBLE_DEVICES", ""};
     finding.fix.summary = fmt::format("Unset CUDA_VISIBLE_DEVICES (\"{}\" hides every GPU)", visible);
+  } else if (auto words = remedy_words(process, Remedy::kUseGpu)) {
+    finding.fix.change = NamedChange{std::move(words->setting), std::move(words->value)};
+    finding.fix.summary = std::move(words->summary);
+    finding.fix.snippet = std::move(words->snippet);
   } else {
     finding.fix.change = NamedChange{"device", "cuda"};
     finding.fix.summary = "Move the model and each batch to the GPU with .to(\"cuda\")";

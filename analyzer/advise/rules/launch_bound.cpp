@@ -5,7 +5,9 @@
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/host_gaps.h"
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/attribute/device_work.h"
 #include "analyzer/model/quantile.h"
@@ -174,17 +176,28 @@ Finding of_graphs(const RuleInput& input, const HostGaps& gaps, double lost) {
                                     batch > 0 ? fmt::format("{:.0f}", 2 * batch) : "x2"};
   finding.fix.summary = batch > 0 ? fmt::format("Set batch_size={:.0f}", 2 * batch) : "Use a larger batch";
   finding.fix.summary += " (the host's work for a CUDA graph does not grow) and retune the learning rate";
-  if (gaps.launches_a_step() >= kFewLaunches && input.process.facts.contains("torch"))
+  if (gaps.launches_a_step() >= kFewLaunches && speaks_torch(input.process))
     finding.fix.summary += ", or use a fused optimizer (fused=True)";
-  if (loader) finding.fix.location = loader->location;
+  if (loader) finding.fix.location = batch_size_location(*loader);
   finding.is_conditional = true;
   finding.ceiling_speedup = ceiling_without(input, lost);
   return finding;
 }
 
+// Where the framework compiles the step, its kernels are others than the recorded ones: no replay of these.
+void name_remedy(Finding& finding, const RuleInput& input, RemedyWords words) {
+  finding.fix.change =
+      StreamChange{StreamEdit::kCaptureLaunches, std::move(words.setting), std::move(words.value)};
+  finding.fix.summary = std::move(words.summary);
+  finding.fix.snippet = std::move(words.snippet);
+  finding.ceiling_speedup = ceiling_without(input, finding.lost_share);
+}
+
 void predict_gain(Finding& finding, const RuleInput& input, const HostGaps& gaps) {
+  if (auto words = remedy_words(input.process, Remedy::kFewerLaunches))
+    return name_remedy(finding, input, std::move(*words));
   const Captured graph(input, gaps, false), compiler(input, gaps, true);
-  const bool is_torch = input.process.facts.contains("torch");
+  const bool is_torch = speaks_torch(input.process);
   const bool is_measured = !is_torch || gaps.median_dispatch_ns() <= kMeasuredDispatchNs;
   const auto by_graph = is_measured ? graph.prediction() : std::nullopt;
   const auto by_compiler = is_torch && is_measured && !gaps.has_graphs() && compiler.is_worth_it()
@@ -244,6 +257,8 @@ const Rule kLaunchBound{
     "is `host-work`, a launch queue that a synchronization point drained is `sync-per-step`.",
     "`torch.compile(mode=\"reduce-overhead\")`, whose own overhead is part of the prediction. Where that "
     "overhead is as long as the launches (small models), or outside PyTorch: a CUDA graph of the whole step. "
+    "In TensorFlow `tf.function(jit_compile=True)`, in JAX one `jax.jit` for the whole step; their gain is "
+    "an upper bound. "
     "Fused and foreach optimizers launch fewer kernels. A step that already runs as CUDA graphs needs a "
     "larger batch.",
     kThresholds,

@@ -7,6 +7,7 @@
 #include "analyzer/advise/device_samples.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/memory_calls.h"
+#include "analyzer/advise/remedy_words.h"
 
 namespace gpuwatch::advise {
 
@@ -116,7 +117,7 @@ std::optional<Growth> steady_growth(const std::vector<Level>& levels, model::Tim
 
 void name_fix(Finding& finding, const RuleInput& input, const Usage& usage) {
   finding.fix.change = NamedChange{"references", "released"};
-  finding.fix.summary = input.process.facts.contains("torch")
+  finding.fix.summary = speaks_torch(input.process)
                             ? "Find what each step keeps: store loss.item() or x.detach() instead of tensors "
                               "with their graph, and compare two torch.cuda.memory._snapshot()"
                             : "Free what each step allocates, or allocate it once before the loop";

@@ -8,6 +8,7 @@
 #include "analyzer/advise/machine.h"
 #include "analyzer/advise/memory_calls.h"
 #include "analyzer/advise/recurrence.h"
+#include "analyzer/advise/remedy_words.h"
 
 namespace gpuwatch::advise {
 
@@ -34,7 +35,7 @@ std::vector<model::TimeSpan> lost_spans(const RuleInput& input, const std::vecto
 void name_fix(Finding& finding, const RuleInput& input) {
   const model::Loader* loader = input.configured_loader();
   const int batch = loader ? loader->batch_size : -1;
-  const bool is_torch = input.process.facts.contains("torch");
+  const bool is_torch = speaks_torch(input.process);
   const char* else_try =
       is_torch ? "activation checkpointing (torch.utils.checkpoint)" : "recomputing activations";
   if (batch > 1) {

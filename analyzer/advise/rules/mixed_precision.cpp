@@ -5,6 +5,7 @@
 #include <map>
 
 #include "analyzer/advise/matrix_kernels.h"
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -121,13 +122,20 @@ std::optional<predict::Prediction> prediction_in_tf32(const RuleInput& input, co
   return prediction;
 }
 
+void name_remedy(Finding& finding, RemedyWords words) {
+  finding.fix.change =
+      StreamChange{StreamEdit::kFasterKernels, std::move(words.setting), std::move(words.value)};
+  finding.fix.summary = std::move(words.summary);
+  finding.fix.snippet = std::move(words.snippet);
+}
+
 // Fills in the fix with TF32, which changes matmuls only. False: TF32 is no faster on this device.
 bool name_tf32(Finding& finding, const RuleInput& input, const Matmuls& matmuls,
                const std::optional<TensorCores>& cores) {
   if (input.device->compute_major < kFirstWithTf32) return false;
   finding.ceiling_speedup = ceiling(input, matmuls, cores ? cores->tf32 : 0);
   if (!finding.ceiling_speedup) return false;
-  const bool is_torch = input.process.facts.contains("torch");
+  const bool is_torch = speaks_torch(input.process);
   finding.fix.change = StreamChange{StreamEdit::kFasterKernels,
                                     is_torch ? "torch.set_float32_matmul_precision" : "cublasSetMathMode",
                                     is_torch ? "high" : "CUBLAS_TF32_TENSOR_OP_MATH"};
@@ -137,6 +145,7 @@ bool name_tf32(Finding& finding, const RuleInput& input, const Matmuls& matmuls,
                : "Call cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH), or use bfloat16 matrices";
   finding.fix.snippet = is_torch ? "torch.set_float32_matmul_precision(\"high\")"
                                  : "cublasSetMathMode(handle, CUBLAS_TF32_TENSOR_OP_MATH);";
+  if (auto words = remedy_words(input.process, Remedy::kTf32)) name_remedy(finding, std::move(*words));
   if (!cores) return true;
   finding.evidence.push_back({"published tensor core rate in TF32", cores->tf32, "x FP32"});
   finding.prediction = prediction_in_tf32(input, *cores);
@@ -147,7 +156,7 @@ bool name_half(Finding& finding, const RuleInput& input, const Matmuls& matmuls,
                const std::optional<TensorCores>& cores) {
   finding.ceiling_speedup = ceiling(input, matmuls, cores ? cores->half : 0);
   if (!finding.ceiling_speedup) return false;
-  const bool is_torch = input.process.facts.contains("torch");
+  const bool is_torch = speaks_torch(input.process);
   const bool has_bfloat16 = input.device->compute_major >= kFirstWithTf32;
   const std::string type = has_bfloat16 ? "bfloat16" : "float16";
   const char* setting = is_torch ? "torch.autocast" : "operand type";  // words: ok, fix.setting in JSON
@@ -160,6 +169,8 @@ bool name_half(Finding& finding, const RuleInput& input, const Matmuls& matmuls,
         fmt::format("Wrap forward and loss in {}{}, and check that the loss still converges", autocast,
                     has_bfloat16 ? "" : " with torch.amp.GradScaler(\"cuda\")");
   if (is_torch) finding.fix.snippet = "with " + autocast + ": loss = criterion(model(x), y)";
+  if (auto words = remedy_words(input.process, Remedy::kHalfPrecision, type))
+    name_remedy(finding, std::move(*words));
   if (cores) finding.evidence.push_back({"published tensor core rate in " + type, cores->half, "x FP32"});
   return true;
 }
@@ -204,7 +215,9 @@ const Rule kMixedPrecision{
     "(tile size from the kernel's name; without one it may gain nothing). How close real kernels come to "
     "either has not been measured yet.",
     "`torch.set_float32_matmul_precision(\"high\")` (TF32) or `torch.autocast` in bfloat16 on compute "
-    "capability 8.0 and later, `torch.autocast` in float16 with `GradScaler` on 7.x. Convolutions use TF32 "
+    "capability 8.0 and later, `torch.autocast` in float16 with `GradScaler` on 7.x; in TensorFlow "
+    "`tf.keras.mixed_precision`, in JAX `jax_default_matmul_precision` or `jnp.bfloat16`. Convolutions use "
+    "TF32 "
     "unless `torch.backends.cudnn.allow_tf32` is off. This changes results: check that the loss still "
     "converges. The prediction is for TF32, which changes matmuls only. Half precision also moves fewer "
     "bytes and adds conversions, so only an upper bound is given.",

@@ -5,6 +5,7 @@
 
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/recurrence.h"
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/model/compiler.h"
 #include "analyzer/model/quantile.h"
 
@@ -98,8 +99,12 @@ double excess_share(const RuleInput& input, const std::vector<model::TimeSpan>& 
 }
 
 void name_fix(Finding& finding, const RuleInput& input, bool is_graph) {
-  const bool is_torch = input.process.facts.contains("torch");
-  if (is_graph) {
+  const bool is_torch = speaks_torch(input.process);
+  if (auto words = remedy_words(input.process, Remedy::kCompileOnce)) {
+    finding.fix.change = NamedChange{std::move(words->setting), std::move(words->value)};
+    finding.fix.summary = std::move(words->summary);
+    finding.fix.snippet = std::move(words->snippet);
+  } else if (is_graph) {
     finding.fix.change = NamedChange{"CUDA graph", "captured once"};
     finding.fix.summary =
         "Capture each CUDA graph once and replay it: use batches of one shape (drop_last=True, padding to a "

@@ -8,6 +8,7 @@
 
 #include "analyzer/advise/copies.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/remedy_words.h"
 
 namespace gpuwatch::advise {
 
@@ -88,7 +89,7 @@ void describe(Finding& finding, const RuleInput& input, const CopyFacts& copies)
                       {"recorded", steps, "steps"}};
   finding.fix.change = StreamChange{StreamEdit::kDropCalls, "constant", "on the device"};
   finding.fix.summary = "Copy it to the GPU once before the loop if its contents never change";
-  if (input.process.facts.contains("torch"))
+  if (speaks_torch(input.process))
     finding.fix.snippet =
         "constant = constant.to(device)  # before the loop, or self.register_buffer(...) in a module";
   finding.fix.location = call_location(input.run, input.process, copies.thread, copies.call);

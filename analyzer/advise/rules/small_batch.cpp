@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/matrix_kernels.h"
 #include "analyzer/advise/rule.h"
 
@@ -86,7 +87,7 @@ void name_fix(Finding& finding, const RuleInput& input, double factor) {
   finding.fix.summary = batch > 0
                             ? fmt::format("Set batch_size={} and retune the learning rate", value)
                             : fmt::format("Use a {:.0f}x larger batch and retune the learning rate", factor);
-  if (loader) finding.fix.location = loader->location;
+  if (loader) finding.fix.location = batch_size_location(*loader);
 }
 
 // The factor by which a larger batch pays off.

@@ -6,6 +6,7 @@
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/copies.h"
 #include "analyzer/advise/host_calls.h"
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/reported_ranges.h"
 #include "analyzer/advise/sync_places.h"
 
@@ -101,7 +102,11 @@ void name_fix(Finding& finding, const RuleInput& input, const Places& places) {
   for (const SyncPlace& place : places) bytes += place.bytes / std::max(1.0, double(place.times));
   const bool fetches_data = bytes > kFewBytes * double(places.size());
   const bool frees = std::ranges::any_of(places, &SyncPlace::is_free);
-  if (!input.process.facts.contains("torch")) {
+  if (const auto words =
+          remedy_words(input.process, fetches_data ? Remedy::kReadLater : Remedy::kKeepOnGpu)) {
+    finding.fix.summary = words->summary;
+    finding.fix.snippet = words->snippet;
+  } else if (!speaks_torch(input.process)) {
     finding.fix.summary = fetches_data
                               ? fmt::format(
                                     "Copy to pinned memory with cudaMemcpyAsync and read it one step later, "
@@ -170,7 +175,8 @@ const Rule kSyncPerStep{
     "the same GPU work (a copy and the synchronization behind it, two `.item()`, "
     "`cudaFree`) are one cause and are removed together. A synchronization right after "
     "an H2D copy belongs to the copy, one within `torch.save` to the checkpoint.",
-    "Remove it, accumulate on the GPU, or call it every 50 steps, at the named line.",
+    "Remove it, accumulate on the GPU, or call it every 50 steps, at the named line. In TensorFlow it is "
+    "`.numpy()`, in JAX `float()`, `.item()` or `block_until_ready()`.",
     kThresholds,
     evaluate,
     attribute::CategorySet(attribute::Bottleneck::Host) |

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "hooks/python/interpreter/api.h"
+#include "hooks/python/interpreter/location.h"
 
 namespace gpuwatch::hooks::python {
 
@@ -15,5 +16,11 @@ const char* framework_on_stack() noexcept;
 
 // The framework that the object's class comes from; null if it is torch's own, the user's, or unknown.
 const char* framework_of_class(PyObject* object) noexcept;
+
+// The user's line that makes an object in which the framework's loaders are configured (TrainingArguments).
+void note_settings(const char* framework) noexcept;
+
+// The line of the newest such object; empty if none was seen.
+Location settings_of(const char* framework) noexcept;
 
 }  // namespace gpuwatch::hooks::python

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "hooks/python/frameworks/framework.h"
+#include "hooks/python/frameworks/tf_stages.h"
 #include "hooks/python/frameworks/versions.h"
 #include "hooks/python/interpreter/location.h"
 #include "hooks/python/interpreter/object.h"
@@ -36,29 +37,52 @@ FrameworkLoader* identify(trace::LoaderInfoFields fields, const PyObject* datase
   return &known;
 }
 
+struct Pipeline {
+  base::Text<512> names;  // from its end to its source: "Prefetch < Batch < Map (tf.py_function) < Range"
+  base::Text<4096> locations;  // of each of them, a line each; empty where it is not known
+  const char* code = nullptr;  // of the last stage, as data flows, in which Python runs
+  int batch_size = -1;
+};
+
 // "_ParallelMapDataset" is a ParallelMap.
-void add_stage(base::Text<256>& stages, const char* class_name) noexcept {
+void add_name(base::Text<512>& names, const char* class_name) noexcept {
   if (*class_name == '_') ++class_name;
   const size_t length = std::strlen(class_name);
   const char* suffix = "Dataset";
   const size_t suffix_length = std::strlen(suffix);
   const bool has_suffix =
       length > suffix_length && std::strcmp(class_name + length - suffix_length, suffix) == 0;
-  if (stages.size() > 0) stages.add(" < ");
-  stages.add(class_name, has_suffix ? length - suffix_length : length);
+  if (names.size() > 0) names.add(" < ");
+  names.add(class_name, has_suffix ? length - suffix_length : length);
 }
 
-// A tf.data pipeline from its end to its source: "Prefetch < Batch < Map < TensorSlice".
-int describe_pipeline(PyObject* dataset, base::Text<256>& stages) noexcept {
+void add_stage(PyObject* dataset, Pipeline& pipeline) noexcept {
+  add_name(pipeline.names, class_name(dataset).c_str());
+  if (pipeline.batch_size < 0)
+    pipeline.batch_size = static_cast<int>(long_attribute(dataset, "_batch_size", -1));
+  const TfStage* stage = stage_of(dataset);
+  if (stage) pipeline.locations.add(stage->location);
+  pipeline.locations.add('\n');
+  if (!stage || !stage->python[0]) return;
+  pipeline.names.add(" (").add(stage->python).add(')');
+  if (!pipeline.code && stage->code[0]) pipeline.code = stage->code;
+}
+
+// What feeds a stage; of several (zip), the first.
+Ref input_of(PyObject* dataset) noexcept {
+  Ref input = attribute(dataset, "_input_dataset");
+  if (input) return input;
+  const Ref several = attribute(dataset, "_datasets");
+  return several ? item(several.get(), 0) : Ref();
+}
+
+void describe_pipeline(PyObject* dataset, Pipeline& pipeline) noexcept {
   constexpr int kMostStages = 16;
-  long batch_size = -1;
   Ref stage = Ref::of_borrowed(dataset);
   for (int i = 0; stage && !stage.is_none() && i < kMostStages; ++i) {
-    add_stage(stages, class_name(stage.get()).c_str());
-    if (batch_size < 0) batch_size = long_attribute(stage.get(), "_batch_size", -1);
-    stage = attribute(stage.get(), "_input_dataset");
+    add_stage(stage.get(), pipeline);
+    stage = input_of(stage.get());
   }
-  return static_cast<int>(batch_size);
 }
 
 int either(PyObject* object, const char* name, const char* other) noexcept {
@@ -86,9 +110,12 @@ FrameworkLoader* describe_loader(const char* framework, PyObject* iterator, PyOb
   trace::LoaderInfoFields fields = unknown_loader(above ? above : framework);
   fields.class_name = record::intern(class_name(dataset ? dataset : iterator).c_str());
   if (dataset) {
-    base::Text<256> stages;
-    fields.batch_size = describe_pipeline(dataset, stages);
-    fields.dataset = record::intern(stages.c_str());
+    Pipeline pipeline;
+    describe_pipeline(dataset, pipeline);
+    fields.batch_size = pipeline.batch_size;
+    fields.dataset = record::intern(pipeline.names.c_str());
+    fields.stages = record::intern(pipeline.locations.c_str());
+    if (pipeline.code) fields.code = record::intern(pipeline.code);
     if (above && std::strcmp(above, "keras") == 0 && *g_keras_data)
       fields.class_name = record::intern(g_keras_data);
   } else {

@@ -6,9 +6,14 @@
 
 #include "hooks/core/evidence.h"
 #include "hooks/core/operations.h"
+#include "hooks/python/frameworks/framework.h"
 #include "hooks/python/frameworks/framework_iterators.h"
 #include "hooks/python/frameworks/tf_graph_waits.h"
+#include "hooks/python/frameworks/tf_stages.h"
+#include "hooks/python/frameworks/versions.h"
 #include "hooks/python/interpreter/wrap.h"
+#include "hooks/stacks/stall_stacks.h"
+#include "hooks/stacks/training_stacks.h"
 #include "libinject/context/sampler.h"
 #include "libinject/record/recorder.h"
 #include "libinject/trace/layout.h"
@@ -31,6 +36,24 @@ constexpr Row kRows[] = {
 constexpr size_t kRowCount = sizeof kRows / sizeof kRows[0];
 
 constinit std::atomic<bool> g_has_met{false};
+
+// A process that computes may be one that trains and whose loader is not known.
+GW_COLD void watch_computing(const char* framework) noexcept {
+  const record::Quiet quiet;
+  const ErrorGuard guard;
+  read_versions();
+  stacks::watch_computing_thread(framework, write_versions);
+}
+
+// This thread has computed with the framework, so it is the one that trains.
+void note_computing(const char* framework) noexcept {
+  if (record::is_recording()) {
+    put_versions();
+    if (!stacks::is_watching_computing_thread()) stacks::note_training_thread();
+  } else if (stacks::may_watch_computing_thread()) {
+    watch_computing(framework);
+  }
+}
 
 // --- wrappers --------------------------------------------------------------------------------------------
 
@@ -136,6 +159,19 @@ struct GraphCall {
     ++t_framework.graph_calls;
     PyObject* result = g_api.PyObject_Call(original, args, keywords);
     if (--t_framework.graph_calls == 0) take_graph_waits();
+    note_computing("TensorFlow");
+    return result;
+  }
+};
+
+// Called where JAX compiles what it will compute; the compiled calls themselves do not pass through Python.
+template <size_t>
+struct JaxCompiles {
+  static constexpr int kFlags = kVarArgs | kKeywords;
+  static PyObject* call(PyObject* original, PyObject* args, PyObject* keywords) {
+    PyObject* result = g_api.PyObject_Call(original, args, keywords);
+    note_jax_compiles();
+    note_computing("JAX");
     return result;
   }
 };
@@ -196,6 +232,44 @@ struct KerasData {
       if (const long workers = long_attribute(data, "workers", -1); workers >= 0)
         name.add(" (PyDataset, workers=").add(static_cast<uint64_t>(workers)).add(')');
       note_keras_data(name.c_str());
+    }
+    return g_api.PyObject_Call(original, args, keywords);
+  }
+};
+
+// __init__ or __post_init__ of an object in which the user configures the framework's loaders.
+template <size_t kRow>
+struct SettingsMade {
+  static constexpr int kFlags = kVarArgs | kKeywords;
+  static PyObject* call(PyObject* original, PyObject* args, PyObject* keywords) {
+    {
+      const record::Quiet quiet;
+      note_settings(kRows[kRow].framework);
+    }
+    return g_api.PyObject_Call(original, args, keywords);
+  }
+};
+
+// DatasetV2.__init__(self, variant_tensor)
+template <size_t>
+struct StageMade {
+  static constexpr int kFlags = kVarArgs | kKeywords;
+  static PyObject* call(PyObject* original, PyObject* args, PyObject* keywords) {
+    PyObject* result = g_api.PyObject_Call(original, args, keywords);
+    const record::Quiet quiet;
+    if (PyObject* self = result ? argument(args, keywords, 0, "self") : nullptr) note_stage(self);
+    return result;
+  }
+};
+
+// FuncRegistry.insert(self, func)
+template <size_t>
+struct PythonInStage {
+  static constexpr int kFlags = kVarArgs | kKeywords;
+  static PyObject* call(PyObject* original, PyObject* args, PyObject* keywords) {
+    if (PyObject* function = argument(args, keywords, 1, "func")) {
+      const record::Quiet quiet;
+      note_python_function(function);
     }
     return g_api.PyObject_Call(original, args, keywords);
   }

@@ -7,6 +7,10 @@
 //   Next              returns a batch, of any iterator
 //   WaitBegins, WaitEnds, EpochEnds   the three calls around the wait of a loader that is a generator
 //   GraphCall         the thread runs a graph, whose kernels may wait for data (tf_graph_waits.h)
+//   JaxCompiles       compiles what the thread is about to compute
+//   SettingsMade      makes an object that holds the settings of the framework's loaders, on the user's line
+//   StageMade         constructs a stage of a tf.data pipeline, on the user's line (tf_stages.h)
+//   PythonInStage     registers a Python function that TensorFlow will call (tf_stages.h)
 //   KerasData         the data that a Keras model is given to train on
 // A wait inside another one (an iterator over an iterator) is part of the outer one.
 //

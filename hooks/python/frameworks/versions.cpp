@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks/python/frameworks/versions.h"
 
+#include <cstring>
+
 #include "hooks/python/interpreter/frame_check.h"
 #include "hooks/python/interpreter/interpreter_entry.h"
 #include "hooks/python/interpreter/object.h"
@@ -15,30 +17,58 @@ constexpr const char* kModules[] = {
 #include "libinject/trace/frameworks.def"
 };
 
-constinit bool g_is_done = false;  // under the GIL; forked children share the file, and inherit this
+constexpr size_t kModuleCount = sizeof kModules / sizeof kModules[0];
 
-void put_text_attribute(const char* key, PyObject* object, const char* name) noexcept {
+using Version = char[64];
+constinit Version g_versions[kModuleCount]{};
+constinit Version g_torch_cuda{};
+constexpr char kJaxCompiles[] = "jax_compiles";
+constinit bool g_jax_compiles = false;  // under the GIL
+constinit bool g_is_done = false;       // under the GIL; forked children share the file, and inherit this
+
+void read_text_attribute(Version& to, PyObject* object, const char* name) noexcept {
   const Ref value = attribute(object, name);
-  if (const char* bytes = !value || value.is_none() ? nullptr : text(value.get()))
-    record::put_fact(key, bytes);
+  const char* bytes = !value || value.is_none() ? nullptr : text(value.get());
+  const size_t length = bytes ? std::strlen(bytes) : 0;
+  if (length == 0 || length >= sizeof to) return;
+  std::memcpy(to, bytes, length + 1);
 }
 
 }  // namespace
 
-void put_versions() noexcept {
-  if (g_is_done || !record::is_recording()) return;
-  g_is_done = true;
+void read_versions() noexcept {
   const record::Quiet quiet;
   const ErrorGuard guard;
-  put_interpreter_facts();
   check_frames();
-  for (const char* name : kModules) {
-    if (PyObject* module = loaded_module(name)) put_text_attribute(name, module, "__version__");
+  for (size_t i = 0; i < kModuleCount; ++i) {
+    if (PyObject* module = loaded_module(kModules[i]))
+      read_text_attribute(g_versions[i], module, "__version__");
   }
   PyObject* torch = loaded_module("torch");
-  if (!torch) return;
-  const Ref version = attribute(torch, "version");
-  if (version) put_text_attribute("torch.cuda", version.get(), "cuda");
+  const Ref version = torch ? attribute(torch, "version") : Ref();
+  if (version) read_text_attribute(g_torch_cuda, version.get(), "cuda");
+}
+
+void write_versions() noexcept {
+  g_is_done = true;
+  put_interpreter_facts();
+  put_frames_state();
+  for (size_t i = 0; i < kModuleCount; ++i)
+    if (g_versions[i][0]) record::put_fact(kModules[i], g_versions[i]);
+  if (g_torch_cuda[0]) record::put_fact("torch.cuda", g_torch_cuda);
+  if (g_jax_compiles) record::put_fact(kJaxCompiles, "yes");
+}
+
+void note_jax_compiles() noexcept {
+  if (g_jax_compiles) return;
+  g_jax_compiles = true;
+  if (g_is_done) record::put_fact(kJaxCompiles, "yes");
+}
+
+void put_versions() noexcept {
+  if (g_is_done || !record::is_recording()) return;
+  read_versions();
+  write_versions();
 }
 
 }  // namespace gpuwatch::hooks::python

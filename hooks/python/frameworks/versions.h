@@ -6,6 +6,13 @@
 
 namespace gpuwatch::hooks::python {
 
+// For a recording that begins on a thread without the GIL: read with it, written without.
+void read_versions() noexcept;
+void write_versions() noexcept;
+
 void put_versions() noexcept;  // cheap after the first time in a process
+
+// JAX is in use, and not only loaded: Keras and TensorFlow import it, too.
+void note_jax_compiles() noexcept;
 
 }  // namespace gpuwatch::hooks::python

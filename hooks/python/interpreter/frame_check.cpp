@@ -19,7 +19,8 @@ namespace gpuwatch::hooks::python {
 
 namespace {
 
-constinit bool g_is_checked = false;  // under the GIL
+constinit bool g_is_checked = false;        // under the GIL
+constinit const char* g_why_not = nullptr;  // null: they can be read
 
 constexpr int kProvenFrames = 3;
 
@@ -84,14 +85,19 @@ GW_COLD void check_frames() noexcept {
   const record::Quiet quiet;
   const ErrorGuard guard;
   unwind::PythonRuntime python;
-  const char* why_not = find_python(python);
-  if (why_not) {
-    base::Text<256> text;
-    text.add("no file and line of stalls: ").add(why_not);
-    return record::put_source("stacks", {trace::SourceState::Unavailable, text.c_str()});
+  g_why_not = find_python(python);
+  if (!g_why_not) stacks::use_python(python, g_api.PyGILState_GetThisThreadState);
+}
+
+void put_frames_state() noexcept {
+  if (!g_is_checked) return;
+  if (!g_why_not) {
+    stacks::start_measuring_stalls();
+    return record::put_source("stacks", {trace::SourceState::On});
   }
-  record::put_source("stacks", {trace::SourceState::On});
-  stacks::use_python(python, g_api.PyGILState_GetThisThreadState);
+  base::Text<256> text;
+  text.add("no file and line of stalls: ").add(g_why_not);
+  record::put_source("stacks", {trace::SourceState::Unavailable, text.c_str()});
 }
 
 }  // namespace gpuwatch::hooks::python

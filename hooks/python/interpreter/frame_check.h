@@ -8,7 +8,10 @@
 
 namespace gpuwatch::hooks::python {
 
-// Once, when recording is on, from within a call out of Python.
+// Once, from within a call out of Python.
 void check_frames() noexcept;
+
+// After check_frames(), when recording is on; from any thread, without the GIL.
+void put_frames_state() noexcept;
 
 }  // namespace gpuwatch::hooks::python

@@ -7,6 +7,7 @@
 // none.
 #pragma once
 
+#include "hooks/python/interpreter/object.h"
 #include "libinject/base/text.h"
 
 namespace gpuwatch::hooks::python {
@@ -15,7 +16,12 @@ using Location = base::Text<512>;
 
 Location users_location() noexcept;  // empty if there is none
 
-// Neither a library's file nor the interpreter's.
-bool is_users_file(const char* path) noexcept;
+// The frame's file is neither a library's nor the interpreter's.
+bool is_users_frame(PyObject* frame, const char* file) noexcept;
+
+// "file:line name" of a function that is written in Python, of the one that decorators wrap; empty if it is
+// not written in Python.
+using FunctionPlace = base::Text<1024>;
+FunctionPlace place_of_function(PyObject* function) noexcept;
 
 }  // namespace gpuwatch::hooks::python

@@ -64,14 +64,15 @@ const Construction* construction_of(PyObject* loader) noexcept {
 }
 
 // The line where the user set it up: Accelerate constructs its own loader over the dataset of the loader
-// that it is given.
+// that it is given, and the Hugging Face Trainer one from the settings in its TrainingArguments.
 Location site_of(const Construction* construction) noexcept {
   if (!construction) return users_location();
   for (size_t i = 0; construction->framework && i < kConstructions; ++i) {
     const Construction& other = g_constructions[i];
     if (other.loader && !other.framework && other.dataset == construction->dataset) return other.location;
   }
-  return construction->location;
+  const Location settings = settings_of(construction->framework);
+  return settings.size() > 0 ? settings : construction->location;
 }
 
 // A framework that runs the loop, that made the loader, or whose class the loader is.
@@ -175,22 +176,9 @@ uint32_t intern_code(PyObject* dataset, bool is_iterable) noexcept {
   if (!dataset) return 0;
   const Ref innermost = innermost_dataset(dataset);
   const Ref type(g_api.PyObject_Type(innermost.get()));
-  Ref method = type ? attribute(type.get(), is_iterable ? "__iter__" : "__getitem__") : Ref();
-  constexpr int kMaxDecorators = 8;  // functools.wraps leaves the decorated function in __wrapped__
-  for (int i = 0; method && i < kMaxDecorators; ++i) {
-    Ref wrapped = attribute(method.get(), "__wrapped__");
-    if (!wrapped) break;
-    method = static_cast<Ref&&>(wrapped);
-  }
-  const Ref code = method ? attribute(method.get(), "__code__") : Ref();
-  const Ref file = code ? attribute(code.get(), "co_filename") : Ref();
-  const Ref name = code ? attribute(method.get(), "__qualname__") : Ref();
-  if (!text(file.get()) || !text(name.get())) return 0;
-  base::Text<1024> line;
-  line.add(text(file.get()))
-      .add(':')
-      .add(static_cast<uint64_t>(long_attribute(code.get(), "co_firstlineno", 0)));
-  return record::intern(line.add(' ').add(text(name.get())).c_str());
+  const Ref method = type ? attribute(type.get(), is_iterable ? "__iter__" : "__getitem__") : Ref();
+  const FunctionPlace place = place_of_function(method.get());
+  return place.size() > 0 ? record::intern(place.c_str()) : 0;
 }
 
 trace::LoaderInfoFields describe(PyObject* loader, PyObject* dataset) noexcept {

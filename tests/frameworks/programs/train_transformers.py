@@ -27,10 +27,10 @@ class Network(torch.nn.Module):
 
 waits = Waits()
 time_loaders(waits)
-arguments = TrainingArguments(
+arguments = TrainingArguments(  # loader
     tempfile.mkdtemp(), num_train_epochs=2, per_device_train_batch_size=BATCH, dataloader_num_workers=int(sys.argv[1]),
     use_cpu=True, report_to=[], save_strategy="no", disable_tqdm=True, logging_strategy="no",
 )  # fmt: skip
 trainer = Trainer(Network(), arguments, train_dataset=Named())
-trainer.train()  # loader
+trainer.train()
 finish(waits, trainer.state.global_step)

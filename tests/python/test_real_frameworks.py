@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What stand-ins cannot show: that TensorFlow, JAX and transformers of today still call what gpuwatch wraps. Runs where an
+environment has them: build/frameworks/venv (`make frameworks`), build/abroad-venv, or the one that GPUWATCH_TEST_FRAMEWORKS
+names."""
+
+import functools
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAMS = ROOT / "tests/frameworks/programs"
+QUIET = {"CUDA_VISIBLE_DEVICES": "", "TF_CPP_MIN_LOG_LEVEL": "3", "HF_HUB_OFFLINE": "1", "USE_TF": "0"}
+
+
+@functools.cache
+def python_with(package):
+    find = f"import importlib.util as u, sys; sys.exit(u.find_spec({package!r}) is None)"
+    named = os.environ.get("GPUWATCH_TEST_FRAMEWORKS")
+    for python in (named, ROOT / "build/frameworks/venv/bin/python", ROOT / "build/abroad-venv/bin/python"):
+        if python and Path(python).exists() and subprocess.run([python, "-c", find]).returncode == 0:
+            return python
+    return None
+
+
+def run(inject, package, program, *words):
+    python = python_with(package)
+    if python is None:
+        pytest.skip(f"no environment has {package}: run `make frameworks`")
+    done = inject([python, PROGRAMS / program, *words], env=QUIET, first=True)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def is_at(location, program, mark):
+    lines = (PROGRAMS / program).read_text().splitlines()
+    (line,) = (number for number, text in enumerate(lines, 1) if text.endswith("# " + mark))
+    return location.endswith(f"/{program}:{line}")
+
+
+@pytest.mark.parametrize(
+    "stage, advice",
+    [
+        ("map", "Replace tf.py_function with TensorFlow operations"),
+        ("parallel", "Replace tf.py_function with TensorFlow operations"),
+        ("interleave", "Replace tf.py_function with TensorFlow operations"),
+        ("generator", "Make the generator's samples in several processes"),
+    ],
+)
+def test_stage_of_tensorflow_at_its_line(inject, stage, advice):
+    report = run(inject, "tensorflow", "train_tfstages.py", stage).report()
+    assert report["verdict"]["id"] == "input-bound"
+    assert report["ranks"][0]["framework"].startswith("tensorflow ")
+    (finding,) = [finding for finding in report["findings"] if finding["id"] == "input-pipeline"]
+    assert finding["fix"]["summary"].startswith(advice)
+    assert is_at(finding["fix"]["location"], "train_tfstages.py", stage)
+
+
+def test_jax_with_a_generator_leaves_a_trace_with_its_lines(inject):
+    report = run(inject, "jax", "train_jax.py").report()
+    assert report["verdict"]["id"] == "cannot-tell"
+    (rank,) = report["ranks"]
+    assert rank["framework"].startswith("jax ")
+    assert rank["training_time"][0]["function"] == "batches"
+    assert rank["training_time"][0]["share"] > 0.5
+
+
+def test_trainer_of_transformers_is_configured_where_its_arguments_are_made(inject):
+    report = run(inject, "transformers", "train_transformers.py", "0").report()
+    (finding,) = [finding for finding in report["findings"] if finding["id"] == "dataloader-workers"]
+    assert "dataloader_num_workers=" in finding["fix"]["summary"]
+    assert is_at(finding["fix"]["location"], "train_transformers.py", "loader")
