@@ -3,7 +3,10 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/loader_words.h"
+#include "analyzer/advise/machine.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/storage.h"
 
@@ -16,6 +19,7 @@ namespace {
 constexpr double kSameBytes = 0.10;
 constexpr double kSameTime = 0.70;
 constexpr double kRoom = 0.80;
+constexpr double kBusy = 0.85;
 
 constexpr Threshold kThresholds[] = {
     kReadWait,
@@ -25,6 +29,8 @@ constexpr Threshold kThresholds[] = {
     {"reading time of later epochs", kSameTime, "of the first epoch",
      "below it the page cache already serves the later epochs"},
     {"bytes an epoch", kRoom, "of the available memory", "the rest is for workers and batches"},
+    {"CPU used by the job, for a tf.data pipeline", kBusy, "of its cores",
+     "below it, stages that run in parallel are advised first (`input-pipeline`)"},
     kLeastGain,
 };
 
@@ -38,7 +44,45 @@ bool reads_the_same_again(const std::vector<InputFacts::Epoch>& epochs) {
   });
 }
 
+// A tf.data pipeline of known stages without a cache, that every epoch runs again. Stages in parallel are the
+// better advice where cores are idle and no Python generator feeds it.
+bool is_uncached_pipeline(const RuleInput& input, const model::Loader& loader) {
+  const std::vector<PipelineStage> stages = pipeline_stages(loader);
+  const auto has = [&](std::string_view words) {
+    return std::ranges::any_of(stages, [&](const PipelineStage& stage) { return stage.is(words); });
+  };
+  if (stages.size() < 2 || has("Cache")) return false;
+  const auto index = uint32_t(&loader - input.process.loaders.data());
+  const auto epochs = std::ranges::count_if(input.process.epochs, [&](const model::LoaderEpoch& epoch) {
+    return epoch.loader == index && !epoch.batches.empty();
+  });
+  if (epochs < 2) return false;
+  const auto use = machine_use(input);
+  return has("from_generator") || (use && use->job_cores >= kBusy * input.process.cpu_count);
+}
+
+// What its stages take, and whether their output fits into memory, is not recorded.
+std::optional<Finding> pipeline(const RuleInput& input) {
+  const model::Loader* loader = input.configured_loader();
+  const double lost = input.rank.steady_input_share();
+  if (!loader || lost < kLeastReadWait || !is_uncached_pipeline(input, *loader)) return std::nullopt;
+  Finding finding = make_finding(kInputCacheable, input, lost);
+  finding.title = fmt::format("Uncached data: every epoch runs the pipeline of {} again, {}",
+                              framework_name(loader->framework), data_stall_words(input));
+  finding.evidence = {{"data stall", 100 * lost, "% of the step"},
+                      {"available", double(input.process.cpu_count), "CPU cores"}};
+  finding.fix.change = NamedChange{"cache", ""};
+  finding.fix.summary =
+      "Add .cache() before shuffling and random transforms, if what the stages make until there fits in "
+      "memory";
+  finding.fix.snippet = "dataset = dataset.map(decode).cache().shuffle(1000).batch(32)";
+  finding.fix.location = loader->location;
+  finding.ceiling_speedup = ceiling_without(input, lost);
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
+  if (!input.loader) return pipeline(input);
   if (reading_of(input) == Reading::kNotLimiting) return std::nullopt;
   const InputFacts& facts = *input.facts;
   if (!reads_the_same_again(facts.epochs)) return std::nullopt;
@@ -68,10 +112,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kInputCacheable{
     "input-cacheable",
-    "Every epoch reads the same bytes from slow storage although they would fit in memory.",
+    "Every epoch reads, or makes, the same data again although they might fit in memory.",
     "Complete epochs that read the same number of bytes, the later ones no faster than the first, while "
     "enough memory for all of them is available. Where later epochs are faster, the page cache already holds "
-    "the data.",
+    "the data. Also a tf.data pipeline of known stages without `cache()` that is run twice or more, if a "
+    "Python "
+    "generator feeds it or the job keeps its CPU cores busy.",
     "Load the data once and keep it: in the dataset before the workers start (forked workers share it), in "
     "/dev/shm, or memory-mapped.",
     kThresholds,
