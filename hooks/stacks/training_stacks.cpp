@@ -89,9 +89,15 @@ bool is_unwatched() noexcept {
   return base::ticks() > g_watched.load(std::memory_order_relaxed) + base::ticks_of_ns(kUnwatchedNs);
 }
 
-// Whether the process used CPU time, looked at once in each period.
+// Whether the process used CPU time, looked at once in each period. Outlives the sampling thread, which every
+// fork ends: a job that forks each second has long periods, too.
 class Activity {
  public:
+  void begin() noexcept {
+    since_ns_ = base::monotonic_ns();
+    cpu_ns_ = base::clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+    is_busy_ = true;
+  }
   bool is_over(uint64_t period_ns) noexcept {
     const uint64_t now_ns = base::monotonic_ns();
     if (now_ns - since_ns_ < period_ns) return false;
@@ -104,9 +110,10 @@ class Activity {
   bool is_busy() const noexcept { return is_busy_; }
 
  private:
-  uint64_t since_ns_ = base::monotonic_ns(), cpu_ns_ = base::clock_ns(CLOCK_PROCESS_CPUTIME_ID);
+  uint64_t since_ns_ = 0, cpu_ns_ = 0;
   bool is_busy_ = true;
 };
+constinit Activity g_activity;  // of the sampling thread, and of whoever starts it
 
 void put_number(const char* key, uint64_t value) noexcept {
   base::Text<24> text;
@@ -123,23 +130,23 @@ void begin_for(const char* framework) noexcept {
 }
 
 // Before the recording. False: there is nothing to wait for.
-bool wait_for_computing(Activity& activity) noexcept {
+bool wait_for_computing() noexcept {
   const char* framework = g_framework.load(std::memory_order_acquire);
   if (!framework || !record::is_dormant()) return false;
-  sleep_ns(kPollNs);
-  if (g_phase.load(std::memory_order_acquire) == kRunning && record::is_dormant() &&
-      activity.is_over(kPatienceNs) && activity.is_busy())
+  if (g_activity.is_over(kPatienceNs) && g_activity.is_busy())
     begin_for(framework);
+  else
+    sleep_ns(kPollNs);
   return true;
 }
 
 // Whether there is a reason to sample the thread now; `goes_on` false: nor later.
-bool is_to_be_sampled(Activity& activity, bool& goes_on) noexcept {
+bool is_to_be_sampled(bool& goes_on) noexcept {
   if (!g_is_begun) g_framework.store(nullptr, std::memory_order_release);  // something else began it
   if (!g_framework.load(std::memory_order_acquire)) return goes_on = !is_unwatched();
   context::maybe_sample(base::ticks());
-  activity.is_over(kUnwatchedNs);
-  return activity.is_busy();
+  g_activity.is_over(kUnwatchedNs);
+  return g_activity.is_busy();
 }
 
 void* run(void*) noexcept {
@@ -148,17 +155,16 @@ void* run(void*) noexcept {
   const auto pid = static_cast<uint32_t>(base::sys_getpid());
   uint64_t random = base::monotonic_ns() | 1;
   uint32_t failures = 0;
-  Activity activity;
   bool goes_on = true;
   while (goes_on && g_phase.load(std::memory_order_acquire) == kRunning) {
     if (!record::is_recording()) {
-      goes_on = wait_for_computing(activity);
+      goes_on = wait_for_computing();
       continue;
     }
     const uint64_t interval_ns = random_interval_ns(random);
     sleep_ns(interval_ns);
     if (g_phase.load(std::memory_order_acquire) != kRunning || !record::is_recording()) break;
-    if (is_to_be_sampled(activity, goes_on)) goes_on = sample(pid, interval_ns, failures);
+    if (is_to_be_sampled(goes_on)) goes_on = sample(pid, interval_ns, failures);
   }
   g_phase.store(kNone, std::memory_order_release);
   return nullptr;
@@ -241,6 +247,7 @@ GW_COLD void watch_computing_thread(const char* framework, StartFunction on_star
   g_thread_state.store(thread_state, std::memory_order_relaxed);
   g_computing_tid.store(static_cast<uint32_t>(base::sys_gettid()), std::memory_order_relaxed);
   g_on_start.store(on_start, std::memory_order_relaxed);
+  g_activity.begin();
   g_framework.store(framework, std::memory_order_release);
   start_with_fork_handlers();
 }

@@ -566,6 +566,21 @@ train(5)
     assert len(done.traces) == 1
 
 
+def test_job_that_forks_all_the_time_is_found_all_the_same(run_unseen):
+    """Every fork ends the thread that waits for two seconds to pass."""
+    done = run_unseen(JAX + """
+step(1)
+began = time.monotonic()
+while time.monotonic() - began < 4:
+    next(batches())
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    os.waitpid(pid, 0)
+""")  # fmt: skip
+    assert done.report()["verdict"]["id"] == "cannot-tell"
+
+
 @pytest.mark.parametrize(
     "rest", ["train(0.5)", "time.sleep(5)", "step(1); time.sleep(5)"], ids=["short", "compiles nothing more", "idle"]
 )
