@@ -160,6 +160,31 @@ TEST(InputCacheable, IsReadingTheSameAgainBesideFreeMemory) {
   EXPECT_EQ(setting_value(finding->fix.change), "763 MiB");  // 100 times 8 MB
 }
 
+// tf.data, whose fetches are not recorded; the main loader of the steps all the same.
+const Finding* find_in_pipeline(const char* stages, size_t epochs, Diagnosis& diagnosis) {
+  test::Job job = test::make_loader_job({.workers = 0, .batches = 100});
+  model::Process& process = job.process();
+  process.loaders[0].framework = "tf.data";
+  process.loaders[0].dataset = stages;
+  process.epochs.resize(1);
+  for (model::Batch& batch : process.epochs[0].batches) batch.fetch = {0, 0};
+  while (process.epochs.size() < epochs) process.epochs.push_back(process.epochs.front());
+  test::set_shares(job, {{Category::InputUnknown, 0.5}});
+  diagnosis = diagnose_job(job);
+  return find(diagnosis, "input-cacheable");
+}
+
+TEST(InputCacheable, IsAPipelineOfAPythonGeneratorThatRunsAgain) {
+  Diagnosis diagnosis;
+  const Finding* finding = find_in_pipeline("Batch < Map < FlatMap (from_generator)", 2, diagnosis);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->ceiling_speedup.value_or(0), 2, 0.01);
+  EXPECT_EQ(find_in_pipeline("Batch < Map < FlatMap (from_generator)", 1, diagnosis), nullptr);
+  EXPECT_EQ(find_in_pipeline("Batch < Cache < FlatMap (from_generator)", 2, diagnosis), nullptr);
+  // Cores may be idle, and stages beside each other use them.
+  EXPECT_EQ(find_in_pipeline("Batch < Map < Range", 2, diagnosis), nullptr);
+}
+
 TEST(InputCacheable, IsSilentWhereItDoesNotFitOrIsCachedAlready) {
   EXPECT_EQ(find(diagnose_job(two_epochs(1, 900'000'000)), "input-cacheable"), nullptr);
   EXPECT_EQ(find(diagnose_job(two_epochs(0.4, 2'000'000'000)), "input-cacheable"), nullptr);
