@@ -179,7 +179,7 @@ struct PartWords {
 constexpr PartWords kPartWords[] = {
     {kFp64, "FP64 matmuls", "use float32 where the accuracy allows it",
      "use single precision where the accuracy allows it",
-     "no GPU is more than 64 times as fast in single precision"},
+     "single precision is at most 64x as fast on any GPU"},
     {kFp32, "FP32 matmuls without tensor cores", "lower the precision of matmuls",
      "lower the precision of matmuls (TF32, bfloat16)", "tensor cores reach at most their published rate"},
     {kUnfusedAttention, "softmax and masks of unfused attention", "use scaled_dot_product_attention",

@@ -25,7 +25,7 @@ constexpr Threshold kThresholds[] = {
     {"kernels that one change concerns", kLeastKernelShare, "of the step",
      "XProf's lower band: without them a step gets up to 1.05x faster"},
     {"FP64 matmuls, to be a complaint", kLeastDouble, "of the step",
-     "models seldom need them, and most GPUs compute them 32 to 64 times as slowly"},
+     "models seldom need them, and most GPUs compute them at 1/32 or 1/64 of the FP32 rate"},
 };
 
 void add_classes(Finding& finding, const RuleInput& input, const attribute::DeviceWork& work) {

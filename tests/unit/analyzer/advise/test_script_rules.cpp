@@ -126,7 +126,8 @@ Diagnosis diagnose_library_work(int samples) {
   CpuTraining training;
   model::Process& process = training.job.process();
   const model::Step first = training.job.rank().steps.front().step;
-  training.job.rank().slices = {{first.begin, training.job.rank().steps.back().step.end, Category::Compute, 0}};
+  training.job.rank().slices = {
+      {first.begin, training.job.rank().steps.back().step.end, Category::Compute, 0}};
   test::set_shares(training.job, {{Category::Compute, 1}});
   training.job.run.texts[91] = "/v/site-packages/sklearn/metrics.py:7 auc\n/home/a/train.py:55 evaluate";
   training.job.run.texts[92] = "/v/site-packages/torch/_tensor.py:5 backward\n/home/a/train.py:80 main";
