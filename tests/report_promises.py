@@ -24,7 +24,7 @@ def says(report, words):
 
 def unexplained(report, rank):
     """Large categories that neither a finding nor a sentence is about. Rows without enough steps conclude nothing."""
-    if report["verdict"]["id"] in ("too-short", "no-training", "ended-early") or len(report["ranks"]) > 1:
+    if report["verdict"]["id"] in ("too-short", "no-training") or len(report["ranks"]) > 1:
         return
     for row in rank["attribution"]:
         category = row["category"]

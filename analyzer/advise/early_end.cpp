@@ -59,7 +59,7 @@ std::string open_call_words(const model::Run& run, const Process& process) {
 
 Verdict failed(const Process& process) {
   return {
-      "ended-early",
+      "no-training",
       fmt::format("ENDED WITH AN ERROR: {} exited with code {} before it completed a training step; its own "
                   "output says why",
                   program_words(process), process.exit_code),
@@ -69,7 +69,7 @@ Verdict failed(const Process& process) {
 // Nothing tells a signal from a crash, as both leave no end.
 Verdict killed(const model::Run& run, const Process& process) {
   return {
-      "ended-early",
+      "no-training",
       fmt::format("KILLED OR CRASHED: {} left no exit code and ended{} before it completed a training step, "
                   "or it is still running on another machine",
                   program_words(process), open_call_words(run, process)),
@@ -92,6 +92,10 @@ Verdict unseen(const model::Run& run, const model::Process& process, const std::
 }
 
 }  // namespace
+
+bool ended_early(const model::Run& run) {
+  return first_to_end(run, has_failed) || first_to_end(run, was_killed);
+}
 
 Verdict verdict_without_steps(const model::Run& run) {
   for (const Process& process : run.processes)

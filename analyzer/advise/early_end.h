@@ -10,6 +10,9 @@
 
 namespace gpuwatch::advise {
 
+// Some program of it failed, or was killed.
+bool ended_early(const model::Run& run);
+
 Verdict verdict_without_steps(const model::Run& run);
 Verdict verdict_with_few_steps(const model::Process& process, size_t steps);
 

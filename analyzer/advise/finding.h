@@ -37,7 +37,7 @@ struct Fix {
 
 struct Verdict {
   std::string id;  // input-bound host-bound copy-bound comm-bound compute-bound cpu-job healthy too-short
-                   // cannot-tell no-training ended-early
+                   // cannot-tell no-training
   std::string sentence;
   double ceiling_speedup = 1;
   std::optional<attribute::Bottleneck> bottleneck{};  // that it names; none: not bound by anything

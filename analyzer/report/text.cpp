@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/early_end.h"
 #include "analyzer/advise/input_seen.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/io/printable.h"
@@ -309,7 +310,8 @@ std::string next_words(const Report& report, const Finding* first) {
     return fmt::format("make change 1{}, run again and compare", where);
   }
   if (verdict == "too-short") return "record a longer run";
-  if (verdict == "ended-early") return "make the job run, then record again";
+  if (verdict == "no-training" && advise::ended_early(report.run))
+    return "make the job run, then record again";
   const RankAttribution* rank = shown_rank(report);
   if (rank && !rank->steps.empty() && !advise::is_input_seen(report.run.processes.at(rank->process), *rank))
     return "see which Python lines take the time: py-spy record -- python train.py";

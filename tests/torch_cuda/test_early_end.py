@@ -25,7 +25,7 @@ def test_an_error_in_set_up(broken, how, code):
     job = broken(how)
     assert job.returncode == code, job.stderr
     verdict = job.report()["verdict"]
-    assert (verdict["id"], verdict["sentence"]) == ("ended-early", ERROR.format(code))
+    assert (verdict["id"], verdict["sentence"]) == ("no-training", ERROR.format(code))
     assert job.analyze().stdout.startswith(ERROR.format(code)[:40])
 
 
@@ -33,7 +33,7 @@ def test_killed_in_set_up(broken):
     job = broken("kill")
     assert job.returncode == -signal.SIGKILL
     verdict = job.report()["verdict"]
-    assert verdict["id"] == "ended-early"
+    assert verdict["id"] == "no-training"
     assert verdict["sentence"].startswith("KILLED OR CRASHED: broken.py left no exit code")
 
 

@@ -58,11 +58,11 @@ std::string verdict_of(std::vector<model::Process> processes, const char* id) {
 
 TEST(Verdict, SaysThatAJobEndedBeforeItTrained) {
   const model::Process failed = ended_in_set_up(model::EndState::kExited, 1);
-  EXPECT_EQ(verdict_of({failed}, "ended-early"),
+  EXPECT_EQ(verdict_of({failed}, "no-training"),
             "ENDED WITH AN ERROR: train.py exited with code 1 before it completed a training step; its own "
             "output says why");
   const model::Process killed = ended_in_set_up(model::EndState::kKilledOrRunning, 0);
-  EXPECT_EQ(verdict_of({killed}, "ended-early").substr(0, 27), "KILLED OR CRASHED: train.py");
+  EXPECT_EQ(verdict_of({killed}, "no-training").substr(0, 27), "KILLED OR CRASHED: train.py");
   EXPECT_NE(verdict_of({ended_in_set_up(model::EndState::kExited, 0)}, "no-training").find("ran, but no"),
             std::string::npos);
   EXPECT_NE(verdict_of({ended_in_set_up(model::EndState::kUnknown, 0)}, "no-training").find("ran, but no"),
@@ -80,7 +80,7 @@ TEST(Verdict, NamesTheRankThatFailed) {
   killed.rank = 0, first.rank = 1, second.rank = 2;
   second.exit_code = 1;
   killed.last_seen = 10, first.last_seen = 20, second.last_seen = 30;
-  const std::string sentence = verdict_of({killed, second, first}, "ended-early");
+  const std::string sentence = verdict_of({killed, second, first}, "no-training");
   EXPECT_NE(sentence.find("rank 1 of train.py exited with code 3"), std::string::npos) << sentence;
 }
 
