@@ -18,6 +18,18 @@ namespace {
 constexpr double kShmRoom = 0.7;
 constexpr double kNoLimit = 1e9;
 
+// Of a step's batches.
+double mean_service_ms(const predict::LoaderReplayInput& loader) {
+  double service_ns = 0, batches = 0;
+  for (const predict::ReplayEpoch& epoch : loader.epochs) {
+    for (const predict::BatchCost& batch : epoch.batches) {
+      service_ns += batch.service_ns;
+      ++batches;
+    }
+  }
+  return batches > 0 ? service_ns / batches * loader.batches_per_step / 1e6 : 0;
+}
+
 // Batches that /dev/shm holds for each rank, by what the recorded ones took at most; kNoLimit where that was
 // not seen.
 double batches_in_shm(const RuleInput& input) {
@@ -107,9 +119,17 @@ int best_workers(const RuleInput& input, const predict::LoaderReplayInput& loade
     best_count = setting.workers;
   }
   best = *std::ranges::min_element(steps_ms);
-  return int(std::ranges::find_if(steps_ms, [&](double ms) { return ms <= best * kWithinBestCount; }) -
-             steps_ms.begin()) +
-         1;
+  size_t count = 1;
+  while (steps_ms[count - 1] > best * kWithinBestCount) ++count;
+  // Workers that are never idle make up for no slow batch, and hide what else would gain: beside one that was
+  // busy 98% of a step, pinned memory gained nothing, beside two 10%. One more, if that leaves them slack.
+  const double service_ms = mean_service_ms(loader);
+  const auto are_busy = [&](size_t workers) {
+    return service_ms > kBusyWorkers * double(workers) * steps_ms[workers - 1];
+  };
+  const bool can_be_more = count < steps_ms.size() && steps_ms[count] <= steps_ms[count - 1];
+  if (can_be_more && are_busy(count) && !are_busy(count + 1)) ++count;
+  return int(count);
 }
 
 int most_prefetched(const RuleInput& input, const predict::LoaderSetting& setting, int most) {

@@ -27,6 +27,7 @@ WorkerBound worker_bound(const RuleInput& input, const predict::LoaderReplayInpu
 
 // Workers take memory and start-up time: a count within 1% of the best is as good.
 inline constexpr double kWithinBestCount = 1.01;
+inline constexpr double kBusyWorkers = 0.95;  // of the time: no slack for a slow batch
 
 // The smallest count, at least 1, that is as good as any up to the bound.
 int best_workers(const RuleInput& input, const predict::LoaderReplayInput& loader,

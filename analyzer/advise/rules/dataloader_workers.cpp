@@ -29,6 +29,8 @@ constexpr Threshold kThresholds[] = {
     kLeastGain,
     {"step time, against that of the best worker count", kWithinBestCount, "times",
      "workers take memory and start-up time, so the smallest count within 1% of the best is proposed"},
+    {"time that workers are busy", kBusyWorkers, "of the step",
+     "above it there is one more, if that leaves them slack: it makes up for slow batches"},
     {"workers", kMostWorkers, "workers",
      "with more of them, contention on the result queue, which the replay does not model, matters"},
 };
@@ -189,7 +191,9 @@ const Rule kDataloaderWorkers{
     "Training waits for a batch while the worker that makes it is busy, and the simulated replay with more "
     "workers is faster on the CPU cores that the job gets. In programs that load data with threads instead "
     "of a DataLoader: those threads are busy all the time while the training thread waits.",
-    "Set `num_workers=N`. The report gives the smallest N within 1% of the best predicted one, at most as "
+    "Set `num_workers=N`. The report gives the smallest N within 1% of the best predicted one, one more if "
+    "those "
+    "would never be idle, at most as "
     "many as the CPU cores of the machine, divided by its ranks, can run (workers that sleep or wait for "
     "storage need little of a core; PyTorch warns of more workers than cores all the same) and /dev/shm has "
     "room for. Whether storage serves more readers as fast is only "
