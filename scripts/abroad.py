@@ -133,7 +133,7 @@ def result_of(case):
     return result
 
 
-def beside(case):
+def complaints_next_to_a_busy_process(case):
     """What is said about the program next to a busy process."""
     return [finding["id"] for finding in complaints(recorded(case, beside_neighbor=True)[1])]
 
@@ -297,7 +297,7 @@ def main():
         try:
             result = result_of(case)
             if truth[case.name]["healthy"]:
-                result["busy_neighbor"] = beside(case)
+                result["busy_neighbor"] = complaints_next_to_a_busy_process(case)
         except abroad_case.FAILURES as error:
             print(f"FAIL {case.name}: {error}", flush=True)
             continue

@@ -8,25 +8,6 @@ namespace {
 
 constexpr double kMostShare = 0.99;  // a step is never nothing
 
-struct Demand {
-  double cpu_ns = 0, service_ns = 0, think_ns = 0;  // of a batch, mean
-};
-
-Demand demand_of(const predict::LoaderReplayInput& loader) {
-  Demand demand;
-  double count = 0;
-  for (const predict::ReplayEpoch& epoch : loader.epochs) {
-    for (const predict::BatchCost& batch : epoch.batches) {
-      demand.cpu_ns += batch.cpu_ns;
-      demand.service_ns += batch.service_ns;
-      demand.think_ns += batch.think_ns;
-      ++count;
-    }
-  }
-  if (count == 0) return {};
-  return {demand.cpu_ns / count, demand.service_ns / count, demand.think_ns / count};
-}
-
 double bounded(double share, double now_ms, double least_ms) {
   double ceiling = 1 / (1 - std::clamp(share, 0.0, kMostShare));
   if (least_ms > 0) ceiling = std::min(ceiling, now_ms / least_ms);
@@ -45,7 +26,7 @@ double ceiling_without(const RuleInput& input, double share, const predict::Stre
 }
 
 double loader_floor_ms(const RuleInput& input, const predict::LoaderReplayInput& loader, int most_workers) {
-  const Demand demand = demand_of(loader);
+  const predict::BatchCost demand = predict::mean_batch(loader);
   const double think_cores = loader.think_cores_known ? loader.think_cores : 0;
   const double cpu_ns = (demand.cpu_ns + think_cores * demand.think_ns) / std::max(loader.cores, 0.25);
   const double workers_ns = demand.service_ns / std::max(most_workers, 1);

@@ -3,8 +3,10 @@
 //
 // What comes first is what a user should do first: the change with the largest gain that is known. A gain is
 // known by its low end; of an upper bound only half is counted, because it says no more than that the gain is
-// somewhere between nothing and that. Among changes for one bottleneck, a predicted one comes before upper
-// bounds, however high, and a loader's option before changes of the code: they are about the same time.
+// somewhere between nothing and that. So does a predicted gain that leaves out what may have to stay
+// (Finding::may_have_to_stay). Among changes for one bottleneck, which are about the same time, a predicted
+// one comes before upper bounds, however high; of two upper bounds a loader's option before a change of the
+// code, unless that could bring twice as much.
 #pragma once
 
 #include <optional>

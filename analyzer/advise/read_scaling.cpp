@@ -158,16 +158,9 @@ bool ReadOutlook::is_open() const {
 
 Reads::Reads(const RuleInput& input, const predict::LoaderReplayInput& loader)
     : input_(input), loader_(loader), shared_(with_shared_waits(loader, shared_part(input, loader))) {
-  double service_ns = 0, count = 0;
-  for (const predict::ReplayEpoch& epoch : shared_.epochs) {
-    for (const predict::BatchCost& batch : epoch.batches) {
-      io_ns_ += batch.io_ns;
-      service_ns += batch.service_ns;
-      ++count;
-    }
-  }
-  if (count > 0) io_ns_ /= count;
-  rest_ns_ = count > 0 ? std::max(0.0, service_ns / count - io_ns_) : 0;
+  const predict::BatchCost mean = predict::mean_batch(shared_);
+  io_ns_ = mean.io_ns;
+  rest_ns_ = std::max(0.0, mean.service_ns - mean.io_ns);
   if (const model::Loader* configured = input.configured_loader())
     measure_growth(reads_of(input, uint32_t(configured - input.process.loaders.data())), scaling_);
 }

@@ -18,18 +18,6 @@ namespace {
 constexpr double kShmRoom = 0.7;
 constexpr double kNoLimit = 1e9;
 
-// Of a step's batches.
-double mean_service_ms(const predict::LoaderReplayInput& loader) {
-  double service_ns = 0, batches = 0;
-  for (const predict::ReplayEpoch& epoch : loader.epochs) {
-    for (const predict::BatchCost& batch : epoch.batches) {
-      service_ns += batch.service_ns;
-      ++batches;
-    }
-  }
-  return batches > 0 ? service_ns / batches * loader.batches_per_step / 1e6 : 0;
-}
-
 // Batches that /dev/shm holds for each rank, by what the recorded ones took at most; kNoLimit where that was
 // not seen.
 double batches_in_shm(const RuleInput& input) {
@@ -60,20 +48,14 @@ double cores_of_rank(const RuleInput& input) {
 }
 
 double cpu_share(const RuleInput& input, const predict::LoaderReplayInput& loader) {
-  double cpu = 0, service = 0, batches = 0;
-  for (const predict::ReplayEpoch& epoch : loader.epochs) {
-    for (const predict::BatchCost& batch : epoch.batches) {
-      cpu += batch.cpu_ns;
-      service += batch.service_ns;
-      ++batches;
-    }
-  }
-  if (service <= 0) return 1;
+  const predict::BatchCost mean = predict::mean_batch(loader);
+  if (mean.service_ns <= 0) return 1;
+  double cpu_ns = mean.cpu_ns;
   // A fetch that waits for its library's threads hardly computes itself; its worker does.
   const InputFacts* facts = input.facts;
   if (facts && facts->sampled_batches > 0)
-    cpu = std::max(cpu, batches * facts->sampled_worker_cpu_ns / facts->sampled_batches);
-  return cpu / service;
+    cpu_ns = std::max(cpu_ns, facts->sampled_worker_cpu_ns / facts->sampled_batches);
+  return cpu_ns / mean.service_ns;
 }
 
 WorkerBound worker_bound(const RuleInput& input, const predict::LoaderReplayInput& loader,
@@ -123,7 +105,7 @@ int best_workers(const RuleInput& input, const predict::LoaderReplayInput& loade
   while (steps_ms[count - 1] > best * kWithinBestCount) ++count;
   // Workers that are never idle make up for no slow batch, and hide what else would gain: beside one that was
   // busy 98% of a step, pinned memory gained nothing, beside two 10%. One more, if that leaves them slack.
-  const double service_ms = mean_service_ms(loader);
+  const double service_ms = predict::mean_batch(loader).service_ns * loader.batches_per_step / 1e6;
   const auto are_busy = [&](size_t workers) {
     return service_ms > kBusyWorkers * double(workers) * steps_ms[workers - 1];
   };

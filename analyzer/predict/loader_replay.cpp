@@ -214,6 +214,21 @@ Estimate replay_estimate(const LoaderReplayInput& recording, LoaderSetting setti
   return range;
 }
 
+BatchCost mean_batch(const LoaderReplayInput& recording) {
+  constexpr double BatchCost::*kMeans[] = {&BatchCost::service_ns, &BatchCost::cpu_ns, &BatchCost::think_ns,
+                                           &BatchCost::io_ns};
+  BatchCost mean;
+  size_t count = 0;
+  for (const ReplayEpoch& epoch : recording.epochs) {
+    count += epoch.batches.size();
+    for (const BatchCost& batch : epoch.batches)
+      for (const auto member : kMeans) mean.*member += batch.*member;
+  }
+  if (count > 0)
+    for (const auto member : kMeans) mean.*member /= double(count);
+  return mean;
+}
+
 double step_without_input_ms(const LoaderReplayInput& recording) {
   double think_ns = 0;
   size_t count = 0;

@@ -30,36 +30,29 @@ struct Direction {
   Category exposed;
   const char* name;
   void (*move)(predict::StreamReplayInput&, const predict::EventFilter&);
+  const char *summary, *torch_snippet, *cuda_snippet;
 };
 constexpr Direction kDirections[] = {
-    {CopyKind::CopyH2D, Category::CopyH2D, "H2D", predict::move_to_own_stream},
-    {CopyKind::CopyD2H, Category::CopyD2H, "D2H", predict::fetch_on_own_stream},
+    {CopyKind::CopyH2D, Category::CopyH2D, "H2D", predict::move_to_own_stream,
+     "Copy the next batch on a separate CUDA stream while the GPU computes this one",
+     // record_stream(): else PyTorch's allocator may reuse the memory of next_x too early.
+     "with torch.cuda.stream(copy_stream): next_x = x.to(device, non_blocking=True)  # before use: "
+     "torch.cuda.current_stream().wait_stream(copy_stream); "
+     "next_x.record_stream(torch.cuda.current_stream())",
+     "cudaMemcpyAsync(next_x, x, size, cudaMemcpyHostToDevice, copy_stream); "
+     "cudaEventRecord(copied, copy_stream); cudaStreamWaitEvent(compute_stream, copied);"},
+    {CopyKind::CopyD2H, Category::CopyD2H, "D2H", predict::fetch_on_own_stream,
+     "Copy to the host on a separate CUDA stream while the GPU computes the next batch",
+     "copy_stream.wait_stream(torch.cuda.current_stream()); y.record_stream(copy_stream)  # then: with "
+     "torch.cuda.stream(copy_stream): host.copy_(y, non_blocking=True)  # host in pinned memory",
+     "cudaEventRecord(computed, compute_stream); cudaStreamWaitEvent(copy_stream, computed); "
+     "cudaMemcpyAsync(host, y, size, cudaMemcpyDeviceToHost, copy_stream);  // y: two buffers"},
 };
 
-void name_fetch(Finding& finding, const RuleInput& input, const CopyFacts& copies) {
+void name_fix(Finding& finding, const RuleInput& input, const Direction& direction, const CopyFacts& copies) {
   finding.fix.change = StreamChange{StreamEdit::kMoveToOwnStream, "copy stream", ""};
-  finding.fix.summary = "Copy to the host on a separate CUDA stream while the GPU computes the next batch";
-  finding.fix.snippet =
-      speaks_torch(input.process)
-          ? "copy_stream.wait_stream(torch.cuda.current_stream()); y.record_stream(copy_stream)  # then: "
-            "with "
-            "torch.cuda.stream(copy_stream): host.copy_(y, non_blocking=True)  # host in pinned memory"
-          : "cudaEventRecord(computed, compute_stream); cudaStreamWaitEvent(copy_stream, computed); "
-            "cudaMemcpyAsync(host, y, size, cudaMemcpyDeviceToHost, copy_stream);  // y: two buffers";
-  finding.fix.location = call_location(input.run, input.process, copies.thread, copies.call);
-}
-
-void name_fix(Finding& finding, const RuleInput& input, const CopyFacts& copies) {
-  finding.fix.change = StreamChange{StreamEdit::kMoveToOwnStream, "copy stream", ""};
-  finding.fix.summary = "Copy the next batch on a separate CUDA stream while the GPU computes this one";
-  // record_stream(): else PyTorch's allocator may reuse the memory of next_x too early.
-  finding.fix.snippet =
-      speaks_torch(input.process)
-          ? "with torch.cuda.stream(copy_stream): next_x = x.to(device, non_blocking=True)  # before use: "
-            "torch.cuda.current_stream().wait_stream(copy_stream); "
-            "next_x.record_stream(torch.cuda.current_stream())"
-          : "cudaMemcpyAsync(next_x, x, size, cudaMemcpyHostToDevice, copy_stream); "
-            "cudaEventRecord(copied, copy_stream); cudaStreamWaitEvent(compute_stream, copied);";
+  finding.fix.summary = direction.summary;
+  finding.fix.snippet = speaks_torch(input.process) ? direction.torch_snippet : direction.cuda_snippet;
   finding.fix.location = call_location(input.run, input.process, copies.thread, copies.call);
 }
 
@@ -87,7 +80,7 @@ std::optional<Finding> evaluate_direction(const RuleInput& input, const Directio
        "a step"}};
   if (const double bandwidth = pinned_bandwidth(*input.device, direction.kind); bandwidth > 0)
     finding.evidence.insert(finding.evidence.begin() + 1, {"speed of pinned copies", bandwidth, "GB/s"});
-  is_fetch ? name_fetch(finding, input, copies) : name_fix(finding, input, copies);
+  name_fix(finding, input, direction, copies);
   settle_with(finding, input, std::move(changed), lost);
   if (finding.prediction)
     finding.prediction->assumptions.emplace_back("copies and kernels do not slow each other down");

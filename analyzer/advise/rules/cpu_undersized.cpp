@@ -35,16 +35,9 @@ struct CpuDemand {
 };
 
 CpuDemand cpu_demand(const predict::LoaderReplayInput& loader) {
-  double cpu = 0, service = 0, batches = 0;
-  for (const predict::ReplayEpoch& epoch : loader.epochs) {
-    for (const predict::BatchCost& batch : epoch.batches) {
-      cpu += batch.cpu_ns;
-      service += batch.service_ns;
-      ++batches;
-    }
-  }
-  if (batches == 0 || service <= 0) return {};
-  return {cpu / batches * loader.batches_per_step / 1e6, cpu / service};
+  const predict::BatchCost mean = predict::mean_batch(loader);
+  if (mean.service_ns <= 0) return {};
+  return {mean.cpu_ns * loader.batches_per_step / 1e6, mean.cpu_ns / mean.service_ns};
 }
 
 void name_fix(Finding& finding, const RuleInput& input, double cores) {

@@ -71,15 +71,9 @@ bool do_more_workers_help(const RuleInput& input) {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.loader) return std::nullopt;
-  double cpu = 0, service = 0, batches = 0;
-  for (const predict::ReplayEpoch& epoch : input.loader->epochs) {
-    for (const predict::BatchCost& batch : epoch.batches) {
-      cpu += batch.cpu_ns;
-      service += batch.service_ns;
-      ++batches;
-    }
-  }
-  if (service <= 0 || cpu / service < kLeastCpuShare || !is_most_of_the_stall(input.rank))
+  const predict::BatchCost mean = predict::mean_batch(*input.loader);
+  if (mean.service_ns <= 0 || mean.cpu_ns / mean.service_ns < kLeastCpuShare ||
+      !is_most_of_the_stall(input.rank))
     return std::nullopt;
   predict::LoaderSetting setting = setting_before(input, *input.loader);
   setting.workers = std::max({setting.workers, int(cores_of_rank(input)), 1});
@@ -94,8 +88,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.title = fmt::format(
       "CPU transforms: with a worker on every CPU core, training still waits {:.0f}% of each step",
       100 * left);
-  finding.evidence = {{"CPU time to make a batch", cpu / batches / 1e6, "ms"},
-                      {"CPU time of a fetch", 100 * cpu / service, "% of its duration"},
+  finding.evidence = {{"CPU time to make a batch", mean.cpu_ns / 1e6, "ms"},
+                      {"CPU time of a fetch", 100 * mean.cpu_ns / mean.service_ns, "% of its duration"},
                       {"data stall left with a worker on every core", 100 * left, "% of the step"},
                       share_evidence(input, attribute::Category::InputTransform)};
   finding.fix.summary =

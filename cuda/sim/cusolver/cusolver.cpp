@@ -12,6 +12,7 @@
 
 #include "core/decomposition.h"
 #include "core/library_launch.h"
+#include "cublas/blas.h"
 
 #define GWSIM_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -27,23 +28,10 @@ struct Handle {
 struct Params {};
 struct JacobiInfo {};
 
-bool precision_of(int type, MatmulPrecision& precision) {
-  switch (type) {
-    case CUDA_R_32F:
-      precision = MatmulPrecision::kF32;
-      return true;
-    case CUDA_R_64F:
-      precision = MatmulPrecision::kF64;
-      return true;
-    case CUDA_C_32F:
-      precision = MatmulPrecision::kC32;
-      return true;
-    case CUDA_C_64F:
-      precision = MatmulPrecision::kC64;
-      return true;
-    default:
-      return false;
-  }
+// LAPACK's four types; the library takes no others.
+bool lapack_precision_of(int type, MatmulPrecision& precision) {
+  const bool is_lapack = type == CUDA_R_32F || type == CUDA_R_64F || type == CUDA_C_32F || type == CUDA_C_64F;
+  return is_lapack && precision_of(type, false, precision);
 }
 
 // Sizes as the calls give them; a negative one is the caller's mistake.
@@ -60,7 +48,7 @@ bool make_task(Decomposition what, int type, const Sizes& sizes, bool vectors, D
           static_cast<uint64_t>(sizes.n),
           static_cast<uint64_t>(sizes.other),
           vectors};
-  return sizes.are_valid() && precision_of(type, task.precision);
+  return sizes.are_valid() && lapack_precision_of(type, task.precision);
 }
 
 int run(const Handle* handle, Decomposition what, int type, const Sizes& sizes, int* info,
@@ -96,7 +84,7 @@ int work(int64_t m, int64_t n, int* elements) {
 
 int work_bytes(int64_t m, int64_t n, int type, size_t* device, size_t* host) {
   MatmulPrecision precision;
-  if (!device || !host || m < 0 || n < 0 || !precision_of(type, precision)) return kInvalidValue;
+  if (!device || !host || m < 0 || n < 0 || !lapack_precision_of(type, precision)) return kInvalidValue;
   *device = decomposition_work_elements(static_cast<uint64_t>(m), static_cast<uint64_t>(n)) *
             operand_bytes(precision);
   *host = 0;

@@ -131,6 +131,8 @@ TEST(KernelGains, DoublePrecisionIsAComplaint) {
   EXPECT_EQ(setting_value(first->fix.change), "float32");
   EXPECT_NEAR(first->ceiling_speedup.value_or(0), 1 / (0.2 + 0.8 / 64), 0.1);
   EXPECT_EQ(diagnosis.verdict.id, "compute-bound") << diagnosis.verdict.sentence;
+  job.process().facts["anomaly_mode"] = "on";  // looks for NaN on the GPU, too
+  EXPECT_EQ(first_complaint(diagnose(job.run, job.ranks).findings)->id, "debug-left-on");
 }
 
 TEST(KernelGains, RatesOfNvidiaAreNotThoseOfAmd) {

@@ -121,6 +121,17 @@ TEST(HostWork, OnTheCpuOnlySleepingIsNamed) {
   EXPECT_EQ(find(computing.diagnose(), "host-work"), nullptr);
 }
 
+// An environment is played between two updates of many steps.
+TEST(HostWork, OnTheCpuSleepsNeedNotBeInEveryStep) {
+  CpuTraining often, seldom;
+  often.call(OpClass::Sleep, 8 * kMs, 10);
+  const Diagnosis diagnosis = often.diagnose();
+  ASSERT_NE(find(diagnosis, "host-work"), nullptr);
+  EXPECT_TRUE(find(diagnosis, "host-work")->may_have_to_stay);
+  seldom.call(OpClass::Sleep, 8 * kMs, 25);  // four times
+  EXPECT_EQ(find(seldom.diagnose(), "host-work"), nullptr);
+}
+
 // 1 s of training on the CPU, 60% of it in a library that the script calls.
 Diagnosis diagnose_library_work(int samples) {
   CpuTraining training;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of two findings comes first, by what is known of their gains.
+#include <gtest/gtest.h>
+
+#include "analyzer/advise/ranking.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Bottleneck;
+
+Finding predicted(const char* id, Bottleneck bottleneck, double speedup) {
+  Finding finding;
+  finding.id = id;
+  finding.lost_share = 1 - 1 / speedup;
+  finding.bottleneck = bottleneck;
+  finding.prediction.emplace();
+  finding.prediction->metric = "step_ms";
+  finding.prediction->speedup = {speedup, speedup, speedup};
+  return finding;
+}
+
+Finding bound(const char* id, Bottleneck bottleneck, double speedup, Change change = {}) {
+  Finding finding;
+  finding.id = id;
+  finding.lost_share = 1 - 1 / speedup;
+  finding.bottleneck = bottleneck;
+  finding.ceiling_speedup = speedup;
+  finding.fix.change = std::move(change);
+  return finding;
+}
+
+std::string first_of(std::vector<Finding> findings) {
+  return best_of(findings)->id;
+}
+
+TEST(Ranking, ASleepMayHaveToStay) {
+  Finding sleeps = predicted("host-work", Bottleneck::Host, 2);
+  const Finding buffer = predicted("dataloader-prefetch", Bottleneck::Input, 1.5);
+  EXPECT_EQ(first_of({sleeps, buffer}), "host-work");
+  sleeps.may_have_to_stay = true;
+  EXPECT_EQ(first_of({sleeps, buffer}), "dataloader-prefetch");  // 0.25 of the step against 0.33
+  EXPECT_EQ(first_of({sleeps, predicted("dataloader-prefetch", Bottleneck::Input, 1.2)}), "host-work");
+  EXPECT_DOUBLE_EQ(expected_recovery(sleeps), 0.25);
+}
+
+TEST(Ranking, AnOptionComesFirstUnlessTheCodeCouldBringTwiceAsMuch) {
+  const Finding workers =
+      bound("dataloader-workers", Bottleneck::Input, 6, LoaderChange{LoaderOption::kNumWorkers, 9});
+  EXPECT_EQ(first_of({bound("input-decode", Bottleneck::Input, 10), workers}), "dataloader-workers");
+  EXPECT_EQ(first_of({bound("input-small-files", Bottleneck::Input, 31), workers}), "input-small-files");
+}
+
+TEST(Ranking, APredictionComesBeforeAnyBoundOfTheSameBottleneck) {
+  const Finding workers = predicted("dataloader-workers", Bottleneck::Input, 1.3);
+  EXPECT_EQ(first_of({bound("input-small-files", Bottleneck::Input, 31), workers}), "dataloader-workers");
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise
