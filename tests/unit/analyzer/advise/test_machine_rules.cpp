@@ -168,6 +168,23 @@ TEST(ShmLimit, ComparesUseWithSize) {
   EXPECT_EQ(find(diagnose_job(job), "shm-limit"), nullptr);
 }
 
+// Workers that sleep in pieces wait for their core to wake up at the end of each: only where the machine has
+// little to spare can that be a shortage of cores.
+TEST(IdleMachine, HasNoShortageOfCores) {
+  const auto least_cores = [](double other_cores) {
+    test::Job job = test::make_loader_job({.workers = 2,
+                                           .batches = 400,
+                                           .cpu_count = 2,
+                                           .cpu_share = 0.1,
+                                           .service_ms = [](size_t) { return 50.0; },
+                                           .run_delay_share = 0.02});
+    sample(job, {.cores = 2, .job_cores = 1.2, .worker_cores = 0.1, .other_cores = other_cores});
+    return predict::extract_loader(job.run, job.rank()).value().cores_low;
+  };
+  EXPECT_GT(least_cores(0.3), 1);  // a quarter of the cores idles
+  EXPECT_EQ(least_cores(0.1), 0);  // 0.7 of 2
+}
+
 TEST(CpuUndersized, SaysHowManyCoresItTakes) {
   // 8 ms of CPU a batch beside 2.2 ms in which training waits for its accelerator: 3.6 cores for workers.
   test::Job job = test::make_loader_job({.workers = 2,
