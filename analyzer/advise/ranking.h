@@ -5,8 +5,8 @@
 // known by its low end; of an upper bound only half is counted, because it says no more than that the gain is
 // somewhere between nothing and that. So does a predicted gain that leaves out what may have to stay
 // (Finding::may_have_to_stay). Among changes for one bottleneck, which are about the same time, a predicted
-// one comes before upper bounds, however high; of two upper bounds a loader's option before a change of the
-// code, unless that could bring twice as much.
+// one comes before upper bounds, except a loader's option that gains less than half of what a change of the
+// code may bring; of two upper bounds the option comes first, unless the other could bring twice as much.
 #pragma once
 
 #include <optional>

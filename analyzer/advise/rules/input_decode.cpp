@@ -17,12 +17,15 @@ namespace {
 constexpr double kLeastLeftWait = 0.10;
 constexpr double kLeastCpuShare = 0.70;
 constexpr double kLeastOfWait = 0.5;
+constexpr double kMostOfStep = 0.5;
 
 constexpr size_t kLeastSamples = 10;  // stack samples of the workers: fewer do not name a function
 
 constexpr Threshold kThresholds[] = {
     {"data stall left with the best worker count", kLeastLeftWait, "of the step",
      "below it more workers solve the problem"},
+    {"the same, where more workers gain", kMostOfStep, "of the step",
+     "below it they come first (`dataloader-workers`), and what they leave is looked at again"},
     {"CPU time of a fetch", kLeastCpuShare, "of its duration", "below it waiting for storage takes more"},
     {"transforms, and waiting for a CPU core to run them", kLeastOfWait, "of the data stall",
      "below it most of the stall has another cause: worker-to-trainer transfer, worker start-up"},
@@ -60,7 +63,7 @@ void name_worst_function(Finding& finding, const RuleInput& input) {
   name_function(finding, "worker", activity.functions.front());
 }
 
-// Then they come first, and what they leave is this rule's.
+// Then they come first, and what they leave is this rule's, unless that is most of the step.
 bool do_more_workers_help(const RuleInput& input) {
   const predict::LoaderSetting before = setting_before(input, *input.loader);
   predict::LoaderSetting more = before;
@@ -81,7 +84,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   double step = std::max(all_cores.step_ms, input.device_floor_ms());
   double left = step > 0 ? all_cores.wait_ms / step : 0;
   left = std::min(left, input.rank.share(attribute::Group::Input));
-  if (left < kLeastLeftWait || do_more_workers_help(input)) return std::nullopt;
+  if (left < kLeastLeftWait || (left < kMostOfStep && do_more_workers_help(input))) return std::nullopt;
 
   Finding finding = make_finding(kInputDecode, input, left);
   finding.severity = Severity::kMinor;

@@ -52,8 +52,20 @@ TEST(Ranking, AnOptionComesFirstUnlessTheCodeCouldBringTwiceAsMuch) {
 }
 
 TEST(Ranking, APredictionComesBeforeAnyBoundOfTheSameBottleneck) {
-  const Finding workers = predicted("dataloader-workers", Bottleneck::Input, 1.3);
-  EXPECT_EQ(first_of({bound("input-small-files", Bottleneck::Input, 31), workers}), "dataloader-workers");
+  const Finding sync = predicted("sync-per-step", Bottleneck::Host, 1.3);
+  EXPECT_EQ(first_of({bound("host-work", Bottleneck::Host, 31), sync}), "sync-per-step");
+}
+
+// Half of a bound of 10 is 45% of the step.
+TEST(Ranking, AnOptionThatHardlyHelpsComesAfterTheCodeThatCosts) {
+  const auto workers = [](double speedup) {
+    Finding finding = predicted("dataloader-workers", Bottleneck::Input, speedup);
+    finding.fix.change = LoaderChange{LoaderOption::kNumWorkers, 2};
+    return finding;
+  };
+  const Finding decode = bound("input-decode", Bottleneck::Input, 10);
+  EXPECT_EQ(first_of({decode, workers(1.13)}), "input-decode");
+  EXPECT_EQ(first_of({decode, workers(2)}), "dataloader-workers");
 }
 
 }  // namespace
