@@ -51,6 +51,23 @@ INPUT = [
     Case("accelerate-service", "accelerate_service.py", (), workers("--num-workers", 4, 8), package="accelerate", status="seen"),
 ]  # fmt: skip
 
+READERS = [
+    Case("parquet-clicks", "parquet_clicks.py", ("--parquet", "{data}/clicks.parquet"),
+         [fix(("input-decode", "input-cacheable"), "--shuffle groups"), fix("input-decode", "--only-columns"), *workers("--num-workers", 1, 2)], data="clicks", package="pyarrow"),
+    Case("ship-masks", "ship_masks.py", ("--data", "{data}"),
+         [fix("input-decode", "--group-once"), *workers("--num-workers", 1, 3, 4), fix("dataloader-oversubscribed", "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH)], data="ships"),
+    Case("review-stream", "review_stream.py", ("--reviews", "{data}"),
+         [fix("dataloader-prefetch", "--prefetch-factor 32", prefetch_factor=PREFETCH), fix("dataloader-prefetch", "--rolling"), *workers("--num-workers", 2, 3), fix(WORKERS, "--num-workers 0")], data="reviews"),
+    Case("imbalanced-fraud", "imbalanced_fraud.py", (),
+         [fix(("host-work", "input-decode"), "--sampler weighted"), *workers("--num-workers", 2, 4), fix(WORKERS, "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("sync-per-step", "--log-every 1000")]),
+    Case("federated-hospitals", "federated_hospitals.py", (),
+         [fix("dataloader-persistent-workers", "--keep-loaders"), *workers("--num-workers", 2, 4), fix(("dataloader-persistent-workers", "dataloader-oversubscribed"), "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH)]),
+    Case("zipped-signs", "zipped_signs.py", ("--archive", "{data}/signs.zip"), [*workers("--num-workers", 1, 2, 4, 8), fix(("input-remote-storage", "input-cacheable"), "--in-memory")],
+         data="zipped", mount={"open_us": 1000, "read_us": 1000}),
+    Case("neural-cf", "neural_cf.py", (),
+         [*workers("--num-workers", 1, 2), fix("sync-per-step", "--log-every 1000"), fix("evaluation-share", "--evaluate-every 1000")], side="script"),
+]  # fmt: skip
+
 SCRIPT = [
     Case("lightning-validates", "lightning_validation.py", (), [fix("evaluation-share", "--val-check-interval 1000"), fix("evaluation-share", "--limit-val-batches 5"), *workers("--num-workers", 1)],
          package="lightning", side="script"),
@@ -78,6 +95,16 @@ TENSORFLOW = [
          data="records", mount={"open_us": 300, "read_us": 100}, package="jax, optax", framework="jax"),
     Case("nnx-transformer", "nnx_transformer.py", ("--tokens", "{data}"), [fix("sync-per-step", "--log-every 1000")], data="tokens", package="flax, optax", framework="jax", side="script"),
     Case("keras-text", "tf_text_healthy.py", (), [fix("dataloader-prefetch", "--prefetch 16")], package="keras, tensorflow", framework="keras", side="script", status="seen"),
+    Case("tf-ad-records", "tf_ad_records.py", ("--records", "{data}/train.tfrecord"),
+         [fix("input-decode", "--vectorized"), fix(WORKERS, "--parallel-calls 2 --prefetch 2"), fix("dataloader-prefetch", "--prefetch 2"), fix("input-cacheable", "--cache")],
+         data="ad_records", package="tensorflow", framework="tensorflow"),
+    Case("jax-tagger", "jax_tagger.py", ("--conll", "{data}/train.conll"),
+         [fix("recompilation", "--pad-multiple 16"), fix("recompilation", "--pad-multiple 64"), fix("padding-waste", "--sort-by-length"), fix("sync-per-step", "--log-every 1000")],
+         data="tagged", package="jax, optax", framework="jax", side="script"),
+    Case("keras-promoters", "keras_promoters.py", (),
+         [fix("input-decode", "--table"), *workers("--workers", 2), fix(WORKERS, "--workers 2 --multiprocessing"), fix("dataloader-prefetch", "--max-queue-size 40")], package="keras, tensorflow", framework="keras"),
+    Case("keras-power", "keras_power.py", ("--csv", "{data}/power.csv"),
+         [fix("dataloader-prefetch", "--prefetch 16"), fix("input-cacheable", "--cache"), fix("logging-stall", "--write-every 1000")], data="power", package="keras, tensorflow", framework="keras", side="script"),
 ]  # fmt: skip
 
 DEVICE = [
@@ -120,4 +147,4 @@ COMPILED = [
     Case("video-healthy", "video_reader.cu", ("--decoders", "4", "--pinned", "1"), workers("--decoders", 8), device="h100", side="device"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED]
+CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED]

@@ -124,6 +124,86 @@ def features(folder, count=5000):
             transaction.put(f"{number:06}".encode(), RANDOM.random(1024, dtype=np.float32).tobytes())
 
 
+def clicks(folder, count=24000, rows_a_group=400):
+    """A log with more columns than a model wants, in small row groups, as a stream writer leaves them."""
+    import pandas
+    import pyarrow
+    import pyarrow.parquet
+
+    data = {f"i{number}": RANDOM.exponential(20, count).astype(np.float32) for number in range(13)}
+    data |= {f"c{number}": RANDOM.integers(0, 1000, count) for number in range(8)}
+    data |= {f"unused{number}": RANDOM.random(count) for number in range(12)}
+    data["click"] = RANDOM.integers(0, 2, count, dtype=np.int8)
+    pyarrow.parquet.write_table(pyarrow.Table.from_pandas(pandas.DataFrame(data)), folder / "clicks.parquet", row_group_size=rows_a_group, compression="snappy")
+
+
+def ships(folder, images=400, others=160_000):
+    """256 x 256 photos, and the run lengths of many more photos than lie here."""
+    (folder / "images").mkdir()
+    names = [f"{RANDOM.integers(1 << 32):08x}.jpg" for _ in range(images)]
+    for name in names:
+        (folder / "images" / name).write_bytes(jpeg(256))
+    with open(folder / "ship_segmentations.csv", "w") as file:
+        file.write("ImageId,EncodedPixels\n")
+        for name in [*names, *names, *(f"{number:08x}.jpg" for number in RANDOM.integers(1 << 32, size=others))]:
+            first, height = int(RANDOM.integers(1, 50_000)), int(RANDOM.integers(4, 16))
+            file.write(f"{name},{' '.join(f'{first + 256 * column} {height}' for column in range(6))}\n")
+
+
+def reviews(folder, shards=8, count=1024):
+    import gzip
+
+    random.seed(0)
+    words = ["".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=random.randint(2, 9))) for _ in range(8000)]
+    for shard in range(shards):
+        with gzip.open(folder / f"part-{shard:02}.jsonl.gz", "wt") as file:
+            for number in range(count):
+                text = " ".join(random.choices(words, k=random.randint(120, 220)))
+                file.write(json.dumps({"review_id": f"R{shard}{number:05}", "stars": random.randint(1, 5), "helpful": random.randint(0, 40), "text": text}) + "\n")
+
+
+def zipped(folder, count=1800):
+    import zipfile
+
+    with zipfile.ZipFile(folder / "signs.zip", "w", zipfile.ZIP_STORED) as archive:
+        for number in range(count):
+            archive.writestr(f"{number % 43:02}/{number:05}.jpg", jpeg(320))
+
+
+def ad_records(folder, count=80_000):
+    """TFRecords of one tf.train.Example for each impression."""
+    import tensorflow as tf
+
+    dense, sparse = RANDOM.random((count, 13)), RANDOM.integers(0, 1 << 24, (count, 26))
+    with tf.io.TFRecordWriter(str(folder / "train.tfrecord")) as writer:
+        for number in range(count):
+            features = {f"i{column}": tf.train.Feature(float_list=tf.train.FloatList(value=[dense[number, column]])) for column in range(13)}
+            features |= {f"c{column}": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"%06x" % sparse[number, column]])) for column in range(26)}
+            features["click"] = tf.train.Feature(int64_list=tf.train.Int64List(value=[number % 2]))
+            writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+
+
+def tagged(folder, sentences=6000):
+    """Words and their tags in the format of CoNLL: a word a line, an empty line after each sentence."""
+    random.seed(0)
+    words = ["".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=random.randint(2, 9))) for _ in range(3000)]
+    with open(folder / "train.conll", "w") as file:
+        for _ in range(sentences):
+            for _ in range(max(4, int(random.gauss(40, 12)))):
+                file.write(f"{random.choice(words)}\t{random.choice(['O', 'O', 'O', 'B-PER', 'I-PER', 'B-LOC', 'I-LOC', 'B-ORG', 'I-ORG'])}\n")
+            file.write("\n")
+
+
+def power(folder, hours=9000):
+    """Hourly consumption with the daily and weekly shapes of such curves."""
+    hour = np.arange(hours)
+    with open(folder / "power.csv", "w") as file:
+        file.write("date," + ",".join(f"area{area}" for area in range(12)) + "\n")
+        curves = [np.sin(hour / 24 * 2 * np.pi + area) + 0.4 * np.sin(hour / 168 * 2 * np.pi) + 0.1 * RANDOM.standard_normal(hours) for area in range(12)]
+        for number, values in enumerate(np.stack(curves, 1)):
+            file.write(f"{number}," + ",".join(f"{value:.4f}" for value in values) + "\n")
+
+
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True)
