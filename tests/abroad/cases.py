@@ -109,6 +109,9 @@ DEVICE = [
     Case("pinn-double", "pinn.py", (), [fix((PRECISION, "compute-bound"), "--dtype float32"), fix("sync-per-step", "--log-every 1000")], device="t4", side="device", status="seen"),
     Case("siamese-fsync", "siamese_logging.py", (), [fix("logging-stall", "--log-every 50"), fix("logging-stall", "--no-fsync"), fix(PRECISION, "--amp")], device="t4", side="device"),
     Case("forecaster-forgot-cuda", "forgot_cuda.py", ("--channels", "32"), [fix("gpu-unused", "--device cuda"), *workers("--workers", 1)], device="a100", side="device"),
+    Case("resnet-ema-loop", "resnet_ema.py", (),
+         [fix("launch-bound", "--ema foreach"), fix("launch-bound", "--ema-every 10"), fix(("launch-bound", "sync-per-step"), "--optimizer fused"),
+          fix("small-batch", "--batch-size 128", batch_size="--batch-size"), fix("sync-per-step", "--log-interval 1000")], device="t4", side="device"),
 ]  # fmt: skip
 
 COMPILED = [
