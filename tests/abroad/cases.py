@@ -112,6 +112,9 @@ DEVICE = [
     Case("resnet-ema-loop", "resnet_ema.py", (),
          [fix("launch-bound", "--ema foreach"), fix("launch-bound", "--ema-every 10"), fix(("launch-bound", "sync-per-step"), "--optimizer fused"),
           fix("small-batch", "--batch-size 128", batch_size="--batch-size"), fix("sync-per-step", "--log-interval 1000")], device="t4", side="device"),
+    Case("brain-volumes", "brain_volumes.py", (),
+         [fix("blocking-copy", "--prefetch"), fix("blocking-copy", "--half-volumes"), fix("small-batch", "--batch-size 4", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")],
+         device="old_server", side="device"),
 ]  # fmt: skip
 
 COMPILED = [
