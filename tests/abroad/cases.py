@@ -115,6 +115,9 @@ DEVICE = [
     Case("brain-volumes", "brain_volumes.py", (),
          [fix("blocking-copy", "--prefetch"), fix("blocking-copy", "--half-volumes"), fix("small-batch", "--batch-size 4", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")],
          device="old_server", side="device"),
+    Case("clip-adapter-text", "clip_adapter.py", (),
+         [fix("repeated-copy", "--text-as-buffer"), fix("pin-memory", "--pin-text"), *workers("--workers", 2), fix("small-batch", "--batch-size 256", batch_size="--batch-size"),
+          fix("sync-per-step", "--log-every 1000")], device="a100", side="device"),
 ]  # fmt: skip
 
 COMPILED = [
