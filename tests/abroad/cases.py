@@ -118,6 +118,9 @@ DEVICE = [
     Case("clip-adapter-text", "clip_adapter.py", (),
          [fix("repeated-copy", "--text-as-buffer"), fix("pin-memory", "--pin-text"), *workers("--workers", 2), fix("small-batch", "--batch-size 256", batch_size="--batch-size"),
           fix("sync-per-step", "--log-every 1000")], device="a100", side="device"),
+    Case("yolo-targets", "yolo_targets.py", (),
+         [fix("host-work", "--vectorized-targets"), fix("host-work", "--targets-in-workers --workers 2"), *workers("--workers", 2),
+          fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("sync-per-step", "--print-every 1000")], device="a100", side="script"),
 ]  # fmt: skip
 
 COMPILED = [
