@@ -121,6 +121,9 @@ DEVICE = [
     Case("yolo-targets", "yolo_targets.py", (),
          [fix("host-work", "--vectorized-targets"), fix("host-work", "--targets-in-workers --workers 2"), *workers("--workers", 2),
           fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("sync-per-step", "--print-every 1000")], device="a100", side="script"),
+    Case("ddpm-samples", "ddpm_samples.py", (),
+         [fix("evaluation-share", "--sample-every 1000"), fix("evaluation-share", "--sampling-steps 25"), fix("evaluation-share", "--num-samples 16"),
+          fix("small-batch", "--batch-size 512", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="h100", side="script"),
 ]  # fmt: skip
 
 COMPILED = [
