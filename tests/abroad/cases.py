@@ -124,6 +124,9 @@ DEVICE = [
     Case("ddpm-samples", "ddpm_samples.py", (),
          [fix("evaluation-share", "--sample-every 1000"), fix("evaluation-share", "--sampling-steps 25"), fix("evaluation-share", "--num-samples 16"),
           fix("small-batch", "--batch-size 512", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="h100", side="script"),
+    Case("caption-gc", "caption_gc.py", (),
+         [fix("gc-pause", "--collect-every 1000"), fix("gc-pause", "--freeze"), fix("sync-per-step", "--loss-every 20"), *workers("--num-workers", 2),
+          fix("small-batch", "--batch-size 512", batch_size="--batch-size")], device="a10", side="script"),
 ]  # fmt: skip
 
 COMPILED = [
