@@ -127,6 +127,9 @@ DEVICE = [
     Case("caption-gc", "caption_gc.py", (),
          [fix("gc-pause", "--collect-every 1000"), fix("gc-pause", "--freeze"), fix("sync-per-step", "--loss-every 20"), *workers("--num-workers", 2),
           fix("small-batch", "--batch-size 512", batch_size="--batch-size")], device="a10", side="script"),
+    Case("edsr-healthy", "edsr.py", (),
+         [*workers("--n-threads", 2), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("cudnn-autotune", "--benchmark"),
+          fix("small-batch", "--batch-size 128", batch_size="--batch-size"), fix("sync-per-step", "--print-every 1000")], device="a100", side="device"),
 ]  # fmt: skip
 
 COMPILED = [
