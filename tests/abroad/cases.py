@@ -130,6 +130,9 @@ DEVICE = [
     Case("edsr-healthy", "edsr.py", (),
          [*workers("--n-threads", 2), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("cudnn-autotune", "--benchmark"),
           fix("small-batch", "--batch-size 128", batch_size="--batch-size"), fix("sync-per-step", "--print-every 1000")], device="a100", side="device"),
+    Case("simcse-healthy", "simcse.py", (),
+         [*workers("--dataloader-num-workers", 2), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
+          fix("small-batch", "--per-device-train-batch-size 256", batch_size="--per-device-train-batch-size"), fix("sync-per-step", "--logging-steps 1000")], device="t4", side="device"),
 ]  # fmt: skip
 
 COMPILED = [
