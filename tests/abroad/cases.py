@@ -63,6 +63,9 @@ SCRIPT = [
          [fix("evaluation-share", "--eval-interval 1000"), fix("evaluation-share", "--eval-batches 8")], data="tokens", side="script"),
     Case("ignite-validates", "ignite_events.py", (), [fix("evaluation-share", "--validate-every 1000"), *workers("--workers", 1, 2)], package="pytorch-ignite", side="script"),
     Case("accelerate-checkpoints", "accelerate_checkpoints.py", (), [fix("checkpoint-stall", "--checkpointing-steps 1000"), *workers("--workers", 1, 2)], package="accelerate", side="script"),
+    Case("tensorboard-keywords", "tensorboard_keywords.py", (),
+         [fix(("logging-stall", "host-work"), "--histograms-every 100"), fix(("logging-stall", "host-work"), "--weights-only"), fix(("logging-stall", "sync-per-step"), "--scalars-every 50"),
+          *workers("--num-workers", 1)], package="tensorboardX", side="script"),
 ]  # fmt: skip
 
 TENSORFLOW = [
