@@ -145,6 +145,7 @@ COMPILED = [
     Case("video-one-decoder", "video_reader.cu", ("--pinned", "1"), workers("--decoders", 2, 3, 4), device="a100"),
     Case("video-pageable", "video_reader.cu", ("--decoders", "4"), [fix("pin-memory", "--pinned 1"), *workers("--decoders", 8)], device="t4", side="device"),
     Case("video-healthy", "video_reader.cu", ("--decoders", "4", "--pinned", "1"), workers("--decoders", 8), device="h100", side="device"),
+    Case("decoder-checks", "decoder_train.cu", (), [fix(("sync-per-step", "debug-left-on"), "--check 0"), fix("sync-per-step", "--loss-every 100")], device="a100", side="device"),
 ]  # fmt: skip
 
 CASES = [*INPUT, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED]
