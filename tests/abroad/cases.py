@@ -80,6 +80,9 @@ SCRIPT = [
          [fix("evaluation-share", "--eval-interval 1000"), fix("evaluation-share", "--eval-batches 8")], data="tokens", side="script"),
     Case("ignite-validates", "ignite_events.py", (), [fix("evaluation-share", "--validate-every 1000"), *workers("--workers", 1, 2)], package="pytorch-ignite", side="script"),
     Case("accelerate-checkpoints", "accelerate_checkpoints.py", (), [fix("checkpoint-stall", "--checkpointing-steps 1000"), *workers("--workers", 1, 2)], package="accelerate", side="script"),
+    Case("tensorboard-keywords", "tensorboard_keywords.py", (),
+         [fix(("logging-stall", "host-work"), "--histograms-every 100"), fix(("logging-stall", "host-work"), "--weights-only"), fix(("logging-stall", "sync-per-step"), "--scalars-every 50"),
+          *workers("--num-workers", 1)], package="tensorboardX", side="script"),
 ]  # fmt: skip
 
 TENSORFLOW = [
@@ -136,6 +139,30 @@ DEVICE = [
     Case("pinn-double", "pinn.py", (), [fix((PRECISION, "compute-bound"), "--dtype float32"), fix("sync-per-step", "--log-every 1000")], device="t4", side="device", status="seen"),
     Case("siamese-fsync", "siamese_logging.py", (), [fix("logging-stall", "--log-every 50"), fix("logging-stall", "--no-fsync"), fix(PRECISION, "--amp")], device="t4", side="device"),
     Case("forecaster-forgot-cuda", "forgot_cuda.py", ("--channels", "32"), [fix("gpu-unused", "--device cuda"), *workers("--workers", 1)], device="a100", side="device"),
+    Case("resnet-ema-loop", "resnet_ema.py", (),
+         [fix("launch-bound", "--ema foreach"), fix("launch-bound", "--ema-every 10"), fix(("launch-bound", "sync-per-step"), "--optimizer fused"),
+          fix("small-batch", "--batch-size 128", batch_size="--batch-size"), fix("sync-per-step", "--log-interval 1000")], device="t4", side="device"),
+    Case("brain-volumes", "brain_volumes.py", (),
+         [fix("blocking-copy", "--prefetch"), fix("blocking-copy", "--half-volumes"), fix("small-batch", "--batch-size 4", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")],
+         device="old_server", side="device"),
+    Case("clip-adapter-text", "clip_adapter.py", (),
+         [fix("repeated-copy", "--text-as-buffer"), fix("pin-memory", "--pin-text"), *workers("--workers", 2), fix("small-batch", "--batch-size 256", batch_size="--batch-size"),
+          fix("sync-per-step", "--log-every 1000")], device="a100", side="device"),
+    Case("yolo-targets", "yolo_targets.py", (),
+         [fix("host-work", "--vectorized-targets"), fix("host-work", "--targets-in-workers --workers 2"), *workers("--workers", 2),
+          fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("sync-per-step", "--print-every 1000")], device="a100", side="script"),
+    Case("ddpm-samples", "ddpm_samples.py", (),
+         [fix("evaluation-share", "--sample-every 1000"), fix("evaluation-share", "--sampling-steps 25"), fix("evaluation-share", "--num-samples 16"),
+          fix("small-batch", "--batch-size 512", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="h100", side="script"),
+    Case("caption-gc", "caption_gc.py", (),
+         [fix("gc-pause", "--collect-every 1000"), fix("gc-pause", "--freeze"), fix("sync-per-step", "--loss-every 20"), *workers("--num-workers", 2),
+          fix("small-batch", "--batch-size 512", batch_size="--batch-size")], device="a10", side="script"),
+    Case("edsr-healthy", "edsr.py", (),
+         [*workers("--n-threads", 2), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("cudnn-autotune", "--benchmark"),
+          fix("small-batch", "--batch-size 128", batch_size="--batch-size"), fix("sync-per-step", "--print-every 1000")], device="a100", side="device"),
+    Case("simcse-healthy", "simcse.py", (),
+         [*workers("--dataloader-num-workers", 2), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
+          fix("small-batch", "--per-device-train-batch-size 256", batch_size="--per-device-train-batch-size"), fix("sync-per-step", "--logging-steps 1000")], device="t4", side="device"),
 ]  # fmt: skip
 
 COMPILED = [
@@ -145,6 +172,7 @@ COMPILED = [
     Case("video-one-decoder", "video_reader.cu", ("--pinned", "1"), workers("--decoders", 2, 3, 4), device="a100"),
     Case("video-pageable", "video_reader.cu", ("--decoders", "4"), [fix("pin-memory", "--pinned 1"), *workers("--decoders", 8)], device="t4", side="device"),
     Case("video-healthy", "video_reader.cu", ("--decoders", "4", "--pinned", "1"), workers("--decoders", 8), device="h100", side="device"),
+    Case("decoder-checks", "decoder_train.cu", (), [fix(("sync-per-step", "debug-left-on"), "--check 0"), fix("sync-per-step", "--loss-every 100")], device="a100", side="device"),
 ]  # fmt: skip
 
 CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED]
