@@ -60,6 +60,8 @@ struct Finding {
   // What the prediction leaves out may have to stay: a sleep can stand for an environment, a rate limit, or a
   // model that is only emulated. Counts half, as an upper bound does.
   bool may_have_to_stay = false;
+  // Measured as a share of the whole run, not of its steps (evaluation): ranked by that.
+  bool is_of_the_run = false;
   // Slows the run down by what these bottlenecks show: findings about them are its symptoms, and come after
   // it.
   std::vector<attribute::Bottleneck> distorts{};

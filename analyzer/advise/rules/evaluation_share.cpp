@@ -97,6 +97,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (const model::Loader* loader = evaluation_loader(input, phases)) finding.fix.location = loader->location;
   if (finding.fix.location.empty()) finding.fix.location = where_it_begins(input, phases);
   finding.ceiling_speedup = 1 / (1 - share);
+  finding.is_of_the_run = true;
   return finding;
 }
 

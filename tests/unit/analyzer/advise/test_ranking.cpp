@@ -56,6 +56,16 @@ TEST(Ranking, APredictionComesBeforeAnyBoundOfTheSameBottleneck) {
   EXPECT_EQ(first_of({bound("host-work", Bottleneck::Host, 31), sync}), "sync-per-step");
 }
 
+// Transforms that could gain 1.13 times came before evaluation that took 63% of the run.
+TEST(Ranking, WhatTakesMostOfTheRunIsNotBehindWhatTakesLittleOfAStep) {
+  Finding evaluation = bound("evaluation-share", Bottleneck::Host, 2.7);
+  evaluation.bottleneck.reset();
+  evaluation.is_of_the_run = true;
+  EXPECT_EQ(first_of({bound("input-decode", Bottleneck::Input, 1.13), evaluation}), "evaluation-share");
+  EXPECT_EQ(first_of({predicted("dataloader-workers", Bottleneck::Input, 2), evaluation}),
+            "dataloader-workers");
+}
+
 // Half of a bound of 10 is 45% of the step.
 TEST(Ranking, AnOptionThatHardlyHelpsComesAfterTheCodeThatCosts) {
   const auto workers = [](double speedup) {
