@@ -182,6 +182,11 @@ std::vector<double> ns_before_events(const RuleInput& input, const std::vector<p
   return result;
 }
 
+bool write_models(const HostCalls& writes) {
+  constexpr double kLeastBytes = 1 << 20;
+  return writes.steps > 0 && writes.bytes >= kLeastBytes * double(writes.steps);
+}
+
 std::string times_a_step(double calls) {
   if (std::abs(calls - 1) < 0.005) return "once a step";
   const bool is_whole = std::abs(calls - std::round(calls)) < 0.05;

@@ -27,6 +27,10 @@ struct HostCalls {
   }
 };
 
+// What is written in a step that writes: at least 1 MiB in the mean. A model is larger, log output is
+// smaller.
+bool write_models(const HostCalls& writes);
+
 // For each event of a recorded timeline: the part of the gap before it that the calls fill.
 std::vector<double> ns_before_events(const RuleInput& input, const std::vector<predict::HostEvent>& events,
                                      const HostCalls& calls);

@@ -18,6 +18,7 @@ using trace::OpClass;
 
 constexpr double kLeastShare = 0.03;
 constexpr double kLeastSteps = 0.20;
+constexpr double kMostCheckpoints = 0.50;
 constexpr double kLeft = 0.005;
 
 constexpr Threshold kThresholds[] = {
@@ -25,6 +26,8 @@ constexpr Threshold kThresholds[] = {
      "a smaller gain is lost in run-to-run variation"},
     {"steps that contain one", kLeastSteps, "of the steps",
      "writes in fewer steps are checkpoints (`checkpoint-stall`)"},
+    {"steps with writes of 1 MiB or more in each", kMostCheckpoints, "of the steps",
+     "in fewer steps than that they are checkpoints, too"},
     {"stall left by the proposed interval", kLeft, "of the step", "well below what a run can show"},
 };
 
@@ -65,8 +68,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (input.process.training_thread >= input.process.threads.size()) return std::nullopt;
   const HostCalls calls = logging_calls(input);
   const double share = calls.share(input);
-  if (share < kLeastShare || double(calls.steps) < kLeastSteps * double(input.rank.steps.size()))
-    return std::nullopt;
+  const double steps_with_one = double(calls.steps) / double(input.rank.steps.size());
+  if (share < kLeastShare || steps_with_one < kLeastSteps) return std::nullopt;
+  if (steps_with_one <= kMostCheckpoints && write_models(calls)) return std::nullopt;  // checkpoint-stall
   const int steps = logging_interval(share);
   Finding finding = make_finding(kLoggingStall, input, share);
   const HostCall& longest = input.process.threads[input.process.training_thread].calls[calls.call];

@@ -15,7 +15,7 @@
 
 namespace gpuwatch::advise {
 
-extern const Rule kLongSteps, kRecompilation, kCudnnAutotune, kMemoryPressureDevice;
+extern const Rule kLongSteps, kRecompilation, kCudnnAutotune, kMemoryPressureDevice, kCheckpointStall;
 
 namespace {
 
@@ -73,14 +73,15 @@ double own_excess_ns(const attribute::RankAttribution& rank, const LongSteps& st
   return own > 0 && own >= kOwnExcess * (own + other) ? net * own / (own + other) : 0;
 }
 
-// What comes back in some steps and has a name: compiling, a search for an algorithm, memory that is full.
+// What comes back in some steps and has a name: compiling, a search for an algorithm, memory that is full, a
+// checkpoint with what it takes to make it.
 bool has_own_finding(const RuleInput& input, double share) {
-  return std::ranges::any_of(
-      std::initializer_list<const Rule*>{&kRecompilation, &kCudnnAutotune, &kMemoryPressureDevice},
-      [&](const Rule* rule) {
-        const auto finding = rule->evaluate(input);
-        return finding && finding->lost_share >= kOwnExcess * share;
-      });
+  return std::ranges::any_of(std::initializer_list<const Rule*>{&kRecompilation, &kCudnnAutotune,
+                                                                &kMemoryPressureDevice, &kCheckpointStall},
+                             [&](const Rule* rule) {
+                               const auto finding = rule->evaluate(input);
+                               return finding && finding->lost_share >= kOwnExcess * share;
+                             });
 }
 
 std::string text_of(const model::StackFrame& frame) {

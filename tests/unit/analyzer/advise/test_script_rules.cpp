@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 
 #include "analyzer/advise/diagnose.h"
 #include "tests/unit/analyzer/synthetic_run.h"
@@ -26,19 +28,20 @@ const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
 
 // Training on the CPU, 100 steps of 10 ms, with calls of the training thread put into some of them.
 struct CpuTraining {
-  test::Job job = test::make_loader_job({.workers = 0,
-                                         .batches = 100,
-                                         .service_ms = [](size_t) { return 1.0; },
-                                         .think_ms = [](size_t) { return 9.0; }});
-  CpuTraining() {
+  test::Job job;
+  explicit CpuTraining(std::function<double(size_t)> think_ms = [](size_t) { return 9.0; })
+      : job(test::make_loader_job({.workers = 0,
+                                   .batches = 100,
+                                   .service_ms = [](size_t) { return 1.0; },
+                                   .think_ms = std::move(think_ms)})) {
     job.process().epochs.clear();
     job.run.operations = {{"call", OpClass::Other}};
     test::set_shares(job, {});
   }
-  // At `offset` in every `every`-th step.
-  void call(OpClass op_class, Ns length, size_t every, uint64_t bytes = 0) {
+  // In every `every`-th step.
+  void call(OpClass op_class, Ns length, size_t every, uint64_t bytes = 0, size_t first = 0) {
     model::Thread& thread = job.process().threads[0];
-    for (size_t i = 0; i < job.rank().steps.size(); i += every) {
+    for (size_t i = first; i < job.rank().steps.size(); i += every) {
       const Ns begin = job.rank().steps[i].step.begin + kMs;
       model::HostCall call{begin, begin + length, 0, 0, model::kNone, 0, op_class, 0};
       if (bytes > 0) {
@@ -77,6 +80,31 @@ TEST(LoggingStall, RareWritesAreACheckpoint) {
   const Diagnosis diagnosis = training.diagnose();
   EXPECT_EQ(find(diagnosis, "logging-stall"), nullptr);
   expect_step(find(diagnosis, "checkpoint-stall"), 10, 9.2);
+}
+
+TEST(CheckpointStall, IsKnownByItsSizeWhereItIsNotRare) {
+  CpuTraining models, lines;
+  models.call(OpClass::Write, 8 * kMs, 4, 50'000'000);
+  expect_step(find(models.diagnose(), "checkpoint-stall"), 10, 8);
+  EXPECT_EQ(find(models.diagnose(), "logging-stall"), nullptr);
+  lines.call(OpClass::Write, 8 * kMs, 4, 100);
+  EXPECT_EQ(find(lines.diagnose(), "checkpoint-stall"), nullptr);
+  EXPECT_NE(find(lines.diagnose(), "logging-stall"), nullptr);
+}
+
+// Every fifth step writes a model for 2 ms and takes 40 ms longer than the others: 19 of 99 steps, 760 of 1750 ms.
+TEST(CheckpointStall, TakesWhatMakingItTakes) {
+  CpuTraining training([](size_t batch) { return batch % 5 == 0 ? 49.0 : 9.0; });
+  const auto is_long = [](const auto& each) { return each.step.end - each.step.begin > 40 * kMs; };
+  const auto& steps = training.job.rank().steps;
+  const auto first = size_t(std::ranges::find_if(steps, is_long) - steps.begin());
+  training.call(OpClass::Write, 2 * kMs, 5, 50'000'000, first);
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "checkpoint-stall");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->ceiling_speedup);
+  EXPECT_NEAR(*finding->ceiling_speedup, 1750.0 / 990, 0.001);
+  EXPECT_EQ(find(diagnosis, "long-steps"), nullptr);
 }
 
 TEST(LoggingStall, WhatACheckpointWritesIsTheCheckpoints) {
