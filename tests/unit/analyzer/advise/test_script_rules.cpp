@@ -92,7 +92,8 @@ TEST(CheckpointStall, IsKnownByItsSizeWhereItIsNotRare) {
   EXPECT_NE(find(lines.diagnose(), "logging-stall"), nullptr);
 }
 
-// Every fifth step writes a model for 2 ms and takes 40 ms longer than the others: 19 of 99 steps, 760 of 1750 ms.
+// Every fifth step writes a model for 2 ms and takes 40 ms longer than the others: 19 of 99 steps, 760 of
+// 1750 ms.
 TEST(CheckpointStall, TakesWhatMakingItTakes) {
   CpuTraining training([](size_t batch) { return batch % 5 == 0 ? 49.0 : 9.0; });
   const auto is_long = [](const auto& each) { return each.step.end - each.step.begin > 40 * kMs; };
