@@ -59,7 +59,8 @@ HostCalls saving_calls(const RuleInput& input) {
 }
 
 // Of the steps that write, what they take longer than the others, if these are the long ones: of 130 ms in
-// which Keras saved a model, it wrote for 19. 0 where they are not.
+// which Keras saved a model, it wrote for 19. 0 where they are not, or the calls are nearly all of it, as
+// torch.save is.
 double longer_ns(const RuleInput& input, const HostCalls& writes) {
   const auto steps = find_long_steps(input.rank);
   if (!steps || input.streams) return 0;  // a timeline of the device has the copies that belong to a save
@@ -67,7 +68,8 @@ double longer_ns(const RuleInput& input, const HostCalls& writes) {
       steps->members, [&](size_t i) { return i < writes.ns_of_step.size() && writes.ns_of_step[i] > 0; }));
   const bool are_same =
       both >= kSameSteps * double(steps->members.size()) && both >= kSameSteps * double(writes.steps);
-  return are_same ? double(steps->excess_ns()) : 0;
+  const double excess_ns = double(steps->excess_ns());
+  return are_same && writes.total_ns < kSameSteps * excess_ns ? excess_ns : 0;
 }
 
 struct Saves {
@@ -130,8 +132,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   name_fix(finding, input, cost_s, every_s);
   if (calls.call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, calls.call);
-  const bool are_writes_most_of_it = calls.total_ns >= longer_ns(input, calls);
-  if (calls.share(input) >= kLeastShare && are_writes_most_of_it) settle_without(finding, input, calls);
+  if (calls.share(input) >= kLeastShare && longer_ns(input, calls) == 0)
+    settle_without(finding, input, calls);
   if (!finding.prediction) finding.ceiling_speedup = 1 / (1 - share);
   finding.is_of_the_run = !finding.prediction;
   if (finding.prediction)

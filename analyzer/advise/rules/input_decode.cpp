@@ -87,7 +87,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const predict::LoaderReplay all_cores = predict::replay(*input.loader, setting);
   const double step = std::max(all_cores.step_ms, input.device_floor_ms());
   // Not only what training waits for: on two cores it waited 5 of 63 ms beside two workers, and computed as
-  // much more slowly as they took of the cores. Images kept in memory left 35 ms.
+  // much more slowly as they took of the cores. Images kept in memory left 31 ms.
   const double left =
       step > 0 ? std::min(1 - input.input_floor_ms() / step, input.rank.share(attribute::Group::Input)) : 0;
   if (left < kLeastLeftWait || (left < kMostOfStep && do_more_workers_help(input))) return std::nullopt;
