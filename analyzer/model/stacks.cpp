@@ -49,6 +49,8 @@ std::optional<StackFrame> frame_of(std::string_view line) {
   if (error != std::errc() || rest != end) return std::nullopt;
   frame.file = line.substr(0, colon);
   frame.function = line.substr(space + 1);
+  frame.is_generator = frame.function.ends_with('*');
+  if (frame.is_generator) frame.function.pop_back();
   return frame;
 }
 

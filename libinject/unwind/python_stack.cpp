@@ -12,10 +12,10 @@ namespace {
 
 constexpr uint64_t kObjectType = 8;  // PyObject.ob_type
 constexpr size_t kMaxFrameBytes = 128;
-constexpr size_t kMaxCodeBytes = 160;  // up to co_linetable
-constexpr uint8_t kFirstInterpretersOwn =
-    3;                                // frame owners from here on belong to the C stack, 3.12 and newer
-constexpr uint32_t kMaxSkipped = 64;  // of those between two Python frames
+constexpr size_t kMaxCodeBytes = 160;         // up to co_linetable
+constexpr uint8_t kOwnedByGenerator = 1;      // frame owners, 3.11 and newer
+constexpr uint8_t kFirstInterpretersOwn = 3;  // from here on they belong to the C stack, 3.12 and newer
+constexpr uint32_t kMaxSkipped = 64;          // of those between two Python frames
 constexpr uint32_t kMaxInterpreters = 64, kMaxThreads = 4096;  // of linked lists
 
 template <class T>
@@ -44,6 +44,10 @@ bool is_interpreters_own(const PythonLayout& layout, const uint8_t* frame) noexc
   return layout.minor >= 12 && frame[layout.frame_owner] >= kFirstInterpretersOwn;
 }
 
+bool is_generators(const PythonLayout& layout, const uint8_t* frame) noexcept {
+  return layout.minor >= 11 && frame[layout.frame_owner] == kOwnedByGenerator;
+}
+
 bool walk_frames(ForeignMemory& memory, const PythonLayout& layout, uint64_t thread_state,
                  PythonStack& to) noexcept {
   if (layout.frame_size > kMaxFrameBytes) return false;
@@ -59,7 +63,8 @@ bool walk_frames(ForeignMemory& memory, const PythonLayout& layout, uint64_t thr
           layout.minor >= 11
               ? member<uint64_t>(bytes, layout.frame_instruction)
               : static_cast<uint64_t>(static_cast<int64_t>(member<int32_t>(bytes, layout.frame_instruction)));
-      to.frames[to.count++] = {at, untagged(member<uint64_t>(bytes, layout.frame_code)), instruction};
+      to.frames[to.count++] = {at, untagged(member<uint64_t>(bytes, layout.frame_code)), instruction,
+                               is_generators(layout, bytes)};
       if (to.count == PythonStack::kMaxFrames) break;
     }
     at = member<uint64_t>(bytes, layout.frame_previous);
@@ -177,6 +182,7 @@ bool describe_frame(ForeignMemory& memory, const PythonRuntime& python, const Py
   if (to.size()) to.add('\n');
   write_path(file.c_str(), to);
   to.add(':').add(static_cast<uint64_t>(line > 0 ? line : 0)).add(' ').add(function.c_str());
+  if (frame.is_generator) to.add('*');
   return true;
 }
 

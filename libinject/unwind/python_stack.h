@@ -28,7 +28,8 @@ struct PythonRuntime {
 struct PythonFrame {
   uint64_t frame = 0;
   uint64_t code = 0;
-  uint64_t instruction = 0;  // pointer, or index up to Python 3.10
+  uint64_t instruction = 0;   // pointer, or index up to Python 3.10
+  bool is_generator = false;  // or a coroutine; not known up to Python 3.10
   bool operator==(const PythonFrame&) const = default;
 };
 
@@ -57,7 +58,7 @@ using StackText = base::Text<kTextBytes>;
 // Writes a path as the user wants paths written.
 using PathWriter = void (*)(const char* path, StackText& to);
 
-// A line for each frame, innermost first: "file:line function".
+// A line for each frame, innermost first: "file:line function", of a generator "file:line function*".
 bool describe(ForeignMemory& memory, const PythonRuntime& python, const PythonStack& stack,
               PathWriter write_path, StackText& to) noexcept;
 

@@ -27,8 +27,16 @@ constexpr int kProvenFrames = 3;
 void write_plainly(const char* path, unwind::StackText& to) noexcept {
   to.add(path);
 }
+
+// As a walk tells it, from 3.11 on.
+bool is_generator(PyObject* code, int minor) noexcept {
+  constexpr long kGenerator = 0x20, kCoroutine = 0x80, kIterableCoroutine = 0x100, kAsyncGenerator = 0x200;
+  constexpr long kAny = kGenerator | kCoroutine | kIterableCoroutine | kAsyncGenerator;
+  return minor >= 11 && (long_attribute(code, "co_flags", 0) & kAny);
+}
+
 // The innermost frames in the interpreter's own words.
-int describe_by_api(unwind::StackText& to) noexcept {
+int describe_by_api(int minor, unwind::StackText& to) noexcept {
   Ref frame = Ref::of_borrowed(g_api.PyEval_GetFrame());
   int count = 0;
   for (; frame && !frame.is_none() && count < kProvenFrames; ++count) {
@@ -42,6 +50,7 @@ int describe_by_api(unwind::StackText& to) noexcept {
     to.add(text(file.get())).add(':');
     to.add(static_cast<uint64_t>(long_attribute(frame.get(), "f_lineno", 0))).add(' ');
     to.add(text(name.get()));
+    if (is_generator(code.get(), minor)) to.add('*');
     frame = attribute(frame.get(), "f_back");
   }
   return count;
@@ -51,7 +60,7 @@ const char* prove(unwind::ForeignMemory& memory, const unwind::PythonRuntime& py
   void* const thread = g_api.PyGILState_GetThisThreadState();
   unwind::PythonStack stack;
   unwind::StackText walked, told;
-  const int count = describe_by_api(told);
+  const int count = describe_by_api(python.layout.minor, told);
   if (!unwind::capture(memory, python, reinterpret_cast<uint64_t>(thread), stack) ||
       !unwind::describe(memory, python, stack, write_plainly, walked)) {
     return memory.error() == EPERM || memory.error() == ENOSYS

@@ -5,6 +5,7 @@ sys._getframe, and prints how many comparisons were made and the first ones that
 import asyncio
 import ctypes
 import gc
+import inspect
 import json
 import os
 import random
@@ -34,7 +35,8 @@ local = threading.local()
 
 
 def name_of(code):
-    return getattr(code, "co_qualname", code.co_name)
+    kinds = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ITERABLE_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    return getattr(code, "co_qualname", code.co_name) + ("*" if MINOR >= 11 and code.co_flags & kinds else "")
 
 
 def check():
