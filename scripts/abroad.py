@@ -44,6 +44,11 @@ PREDICTABLE = {
     "mixed-precision", "host-work", "repeated-copy", "checkpoint-stall", "logging-stall", "gc-pause", "cpu-quota", "cpu-undersized",
     "cpu-contention",
 }  # fmt: skip
+# Settings of which a flag with another word in it is another change, with another gain.
+IN_FLAGS = {
+    "torch.set_float32_matmul_precision": ("tf32", "high"), "torch.autocast": ("amp", "bf16", "bfloat16", "fp16", "float16", "half", "precision"),
+    "torch.compile": ("compile",), "CUDA graph": ("graph",),
+}  # fmt: skip
 GOALS = {
     "right first finding": "90%", "inside the interval": "90%", "predictions given": "90%", "width, loaders": "10%",
     "width, device": "25%", "width, all": "15%", "findings on healthy programs": "0", "the same, next to a busy process": "0",
@@ -92,6 +97,8 @@ def words_of(case, finding):
     """The program's arguments that apply the finding's fix, or None where the program has none for it."""
     setting, value = finding["fix"]["setting"], str(finding["fix"]["value"] or "")
     fitting = [fix for fix in case.fixes if finding["id"] in fix.findings]
+    if setting in IN_FLAGS:
+        fitting = [fix for fix in fitting if any(word in fix.name.lower() for word in IN_FLAGS[setting])]
     for fix in fitting:
         for name, option in fix.takes:
             if name == setting and value and not value.startswith("x"):  # "x16": of a size that was not seen
