@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/matrix_kernels.h"
 #include "analyzer/advise/rule.h"
@@ -23,8 +24,8 @@ constexpr double kWorthDoubling = 1.10;
 constexpr int kMostDoublings = 4;
 
 constexpr Threshold kThresholds[] = {
-    {"time with a kernel running", kLeastBusy, "of the step",
-     "below it something other than the GPU is the bottleneck"},
+    {"time with a kernel running, or with the GPU idle while the host launches the next", kLeastBusy,
+     "of the step", "below it something else is the bottleneck"},
     {"SMs that the running kernels can fill, weighted by time, 0 for the optimizer's kernels", kMostFill,
      "of all SMs", "half a GPU: doubling the batch does not make such a kernel slower"},
     {"throughput gained by doubling the batch", kWorthDoubling, "times",
@@ -53,8 +54,12 @@ Use use_of_kernels(const RuleInput& input) {
 
 // One tile of a matmul keeps the arithmetic units of its SM busy, and a second one on the same SM adds
 // little: an SM does between one and two tiles' worth of work at a time.
-predict::StreamReplayInput with_batch(const RuleInput& input, double factor, double tiles_at_once) {
+// What the script does between its launches is taken to grow with the batch.
+predict::StreamReplayInput with_batch(const RuleInput& input, const HostGaps& gaps, double factor,
+                                      double tiles_at_once) {
   predict::StreamReplayInput changed = *input.assumed_streams;
+  for (size_t i = 0; i < changed.events.size(); ++i)
+    changed.events[i].gap_ns += std::min(changed.events[i].gap_ns, gaps.own_ns()[i]) * (factor - 1);
   predict::scale_batch(changed, factor, input.run, *input.device, [&](const model::Kernel& kernel) {
     return matrix_arithmetic(kernel.name) == MatrixArithmetic::kOther ? predict::resident_blocks(kernel)
                                                                       : tiles_at_once;
@@ -68,9 +73,10 @@ double batches_per_ms(const predict::StreamReplayInput& recording, double factor
   return ms > 0 ? factor / ms : 0;
 }
 
-std::optional<predict::Prediction> prediction_with_batch(const RuleInput& input, double factor) {
-  auto step = stream_prediction(input, with_batch(input, factor, 1));
-  const auto at_best = stream_prediction(input, with_batch(input, factor, 2));
+std::optional<predict::Prediction> prediction_with_batch(const RuleInput& input, const HostGaps& gaps,
+                                                         double factor) {
+  auto step = stream_prediction(input, with_batch(input, gaps, factor, 1));
+  const auto at_best = stream_prediction(input, with_batch(input, gaps, factor, 2));
   if (!step || !at_best) return std::nullopt;
   step->value.low = std::min(step->value.low, at_best->value.low);
   return step;
@@ -91,10 +97,10 @@ void name_fix(Finding& finding, const RuleInput& input, double factor) {
 }
 
 // The factor by which a larger batch pays off.
-double best_factor(const RuleInput& input) {
+double best_factor(const RuleInput& input, const HostGaps& gaps) {
   double factor = 1, rate = 1 / input.assumed_step_ms;
   for (int i = 0; i < kMostDoublings; ++i) {
-    const double doubled = batches_per_ms(with_batch(input, factor * 2, 1), factor * 2);
+    const double doubled = batches_per_ms(with_batch(input, gaps, factor * 2, 1), factor * 2);
     if (doubled < rate * kWorthDoubling) break;
     rate = doubled;
     factor *= 2;
@@ -105,29 +111,37 @@ double best_factor(const RuleInput& input) {
 std::optional<Finding> evaluate(const RuleInput& input) {
   const double samples = input.rank.series.samples_per_step;
   if (!input.streams || !input.device || input.device->multiprocessors <= 0) return std::nullopt;
-  if (input.rank.share(Category::Compute) < kLeastBusy) return std::nullopt;
+  const HostGaps gaps(input);
+  const double computing = input.rank.share(Category::Compute), launching = gaps.launch_share();
+  if (computing + launching < kLeastBusy) return std::nullopt;
   const Use use = use_of_kernels(input);
   if (use.filled > kMostFill) return std::nullopt;
 
-  const double factor = best_factor(input);
+  const double factor = best_factor(input, gaps);
   if (factor == 1) return std::nullopt;
 
-  Finding finding = make_finding(kSmallBatch, input, input.rank.share(Category::Compute) * (1 - use.filled));
+  Finding finding = make_finding(kSmallBatch, input, computing * (1 - use.filled) + launching);
   finding.title =
-      use.optimizer > kMostFill
+      launching > computing
+          ? fmt::format(
+                "Small batch: the GPU idles {:.0f}% of each step between launches, and its kernels fill only "
+                "{:.0f}% of the SMs",
+                100 * launching, 100 * use.filled)
+      : use.optimizer > kMostFill
           ? fmt::format(
                 "Small batch: the optimizer takes {:.0f}% of the kernel time, whatever the batch size",
                 100 * use.optimizer)
           : fmt::format("Small batch: the GPU is busy, but its kernels fill only {:.0f}% of the SMs",
                         100 * use.filled);
   finding.evidence = {{"filled by kernels that grow with the batch", 100 * use.filled, "% of the SMs"},
-                      {"GPU compute", 100 * input.rank.share(Category::Compute), "% of the step"},
+                      {"GPU compute", 100 * computing, "% of the step"},
+                      {"GPU idle while the host launches", 100 * launching, "% of the step"},
                       {"optimizer kernels", 100 * use.optimizer, "% of the kernel time"},
                       {"SMs", double(input.device->multiprocessors), "on the GPU"}};
   if (samples > 0) finding.evidence.push_back({"samples", samples, "a step"});
   name_fix(finding, input, factor);
   finding.is_conditional = true;
-  auto step = samples > 0 ? prediction_with_batch(input, factor) : std::nullopt;
+  auto step = samples > 0 ? prediction_with_batch(input, gaps, factor) : std::nullopt;
   if (step) {
     finding.prediction = predict::as_samples_per_s(*step, samples, samples * factor);
     finding.prediction->assumptions.emplace_back("the larger batch fits into GPU memory");
@@ -136,7 +150,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
         "batch");
     finding.prediction->assumptions.emplace_back("an SM runs one or two thread blocks of a matmul at a time");
   } else {
-    finding.ceiling_speedup = batches_per_ms(with_batch(input, factor, 2), factor) * input.assumed_step_ms;
+    finding.ceiling_speedup =
+        batches_per_ms(with_batch(input, gaps, factor, 2), factor) * input.assumed_step_ms;
   }
   return finding;
 }
@@ -145,10 +160,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kSmallBatch{
     "small-batch",
-    "The GPU is busy but barely filled: kernels with too few thread blocks, and fixed costs in every step.",
-    "Kernels run for most of the step, but their grids fill less than half of the SMs, or they are the "
-    "optimizer's, which take the same time for any batch size. A GPU that idles between short kernels is "
-    "`launch-bound`.",
+    "The GPU is barely filled: kernels with too few thread blocks, and fixed costs in every step.",
+    "Kernels and their launches take most of the step, but the grids fill less than half of the SMs, or they "
+    "are the optimizer's, which take the same time for any batch size. Where the GPU idles between short "
+    "kernels, "
+    "`launch-bound` is the remedy that leaves the batch as it is.",
     "`batch_size=N`, doubled as long as the simulated replay gains 10% throughput each time. A larger batch "
     "changes the optimization: retune the learning rate. Gradient accumulation does not fill the GPU, it "
     "only saves optimizer steps.",
