@@ -8,6 +8,7 @@
 
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/no_gain.h"
+#include "analyzer/advise/own_data.h"
 #include "analyzer/advise/ranking.h"
 #include "analyzer/advise/read_scaling.h"
 #include "analyzer/advise/rule.h"
@@ -166,7 +167,9 @@ Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttri
   for (const attribute::RankAttribution& rank : ranks) {
     RankReplays replays;
     if (rank.steps.size() >= kLeastSteps) replays = RankReplays(run, rank);
-    const RuleInput input = make_input(run, rank, replays);
+    RuleInput input = make_input(run, rank, replays);
+    const std::optional<OwnData> own = own_data(input);
+    input.own_data = own ? &*own : nullptr;
     auto [findings, together] = rank_findings(input);
     if (!diagnosis.together) diagnosis.together = together;
     if (diagnosis.no_gain.empty()) diagnosis.no_gain = without_gain(input, findings);

@@ -20,6 +20,7 @@
 namespace gpuwatch::advise {
 
 struct InputFacts;  // advise/input_facts.h
+struct OwnData;     // advise/own_data.h
 
 inline constexpr int kMostWorkers = 64;
 
@@ -45,6 +46,7 @@ struct RuleInput {
   const predict::StreamReplayInput* streams = nullptr;      // null: no device timeline
   predict::ReplayCheck loader_check{}, stream_check{};
   const InputFacts* facts = nullptr;  // null: no loader feeds the steps
+  const OwnData* own_data = nullptr;  // null: the training loop was not seen making its data
 
   // What findings ranked before this one change; a prediction is made on top of it.
   std::optional<predict::LoaderSetting> assumed_loader{};

@@ -2,7 +2,6 @@
 #include "analyzer/model/script_work.h"
 
 #include <algorithm>
-#include <cmath>
 #include <map>
 #include <string_view>
 #include <unordered_map>
@@ -61,20 +60,15 @@ bool calls_model(const StackFrame& frame) {
       kCallModels, [&](std::string_view part) { return frame.file.find(part) != std::string::npos; });
 }
 
-class WilsonInterval {
- public:
-  WilsonInterval(double share, double samples) {
-    constexpr double kZ = 1.96;
-    const double spread = kZ * kZ / samples;
-    const double middle = (share + spread / 2) / (1 + spread);
-    const double half = kZ / (1 + spread) * std::sqrt(share * (1 - share) / samples + spread / (4 * samples));
-    low = std::max(0.0, middle - half);
-    high = std::min(1.0, middle + half);
-  }
-  double low, high;
-};
+bool is_transform(const StackFrame& frame) {
+  return frame.file.find("/transforms/") != std::string::npos;
+}
 
 }  // namespace
+
+bool runs_in_model(const std::vector<StackFrame>& frames) {
+  return std::ranges::any_of(frames, calls_model) && std::ranges::none_of(frames, is_transform);
+}
 
 std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames) {
   const auto caller = std::ranges::find_if(frames, is_users);
@@ -110,10 +104,7 @@ std::optional<ScriptWork> script_work(const Run& run, const Process& process,
     callers.add(call->second->caller, weight);
   }
   if (work.samples < kLeastStackSamples || in_libraries <= 0) return std::nullopt;
-  work.share = in_libraries / all;
-  const WilsonInterval interval(work.share, double(work.samples));
-  work.share_low = interval.low;
-  work.share_high = interval.high;
+  work.share = sampled_share(in_libraries / all, double(work.samples));
   work.library =
       std::ranges::max_element(libraries, {}, [](const auto& entry) { return entry.second; })->first;
   work.caller = callers.by_share().front().frame;

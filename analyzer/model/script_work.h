@@ -9,9 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "analyzer/model/sampled_share.h"
 #include "analyzer/model/stacks.h"
 
 namespace gpuwatch::model {
+
+// A sampled stack (innermost first) with a module's forward, an autograd function, an optimizer or tracing in
+// it. Transforms are modules, too, but compute no model.
+bool runs_in_model(const std::vector<StackFrame>& frames);
 
 // Where a sampled stack (innermost first) shows such work.
 struct LibraryCall {
@@ -21,9 +26,8 @@ struct LibraryCall {
 std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames);
 
 struct ScriptWork {
-  size_t samples = 0;  // of the training thread
-  // Of them, in such work; with the 95% interval of a share (Wilson, J. Am. Stat. Assoc. 22, 1927).
-  double share = 0, share_low = 0, share_high = 0;
+  size_t samples = 0;   // of the training thread
+  SampledShare share;   // of them, in such work
   std::string library;  // that most of it was in
   StackFrame caller;    // the line that called it most often
 };

@@ -172,9 +172,9 @@ HostCalls evenly(const RuleInput& input, double share_of_compute) {
 // The interval of a sampled share is the prediction's, too.
 void settle_sampled(Finding& finding, const RuleInput& input, const model::ScriptWork& work) {
   constexpr double kKept = 1.0 / 50;
-  const auto least = prediction_without(input, evenly(input, work.share_low), kKept);
-  const auto most = prediction_without(input, evenly(input, work.share_high), kKept);
-  finding.prediction = prediction_without(input, evenly(input, work.share), kKept);
+  const auto least = prediction_without(input, evenly(input, work.share.low), kKept);
+  const auto most = prediction_without(input, evenly(input, work.share.high), kKept);
+  finding.prediction = prediction_without(input, evenly(input, work.share.share), kKept);
   if (finding.prediction && least && most) {
     predict::Estimate& step = finding.prediction->value;
     step.low = std::min(step.low, most->value.low);
@@ -184,7 +184,7 @@ void settle_sampled(Finding& finding, const RuleInput& input, const model::Scrip
     if (step.high - step.low <= kWidest * step.expected) return;
   }
   finding.prediction.reset();
-  finding.ceiling_speedup = ceiling_without(input, work.share_high * input.rank.share(Category::Compute));
+  finding.ceiling_speedup = ceiling_without(input, work.share.high * input.rank.share(Category::Compute));
 }
 
 // On a CPU job the model's compute and the script's are one category.
@@ -192,8 +192,8 @@ std::optional<Finding> in_libraries(const RuleInput& input) {
   const auto work =
       model::script_work(input.run, input.process, attribute::times_of(input.rank, Category::Compute));
   const double of_step = input.rank.share(Category::Compute);
-  if (!work || work->share_low * of_step < kLeastShare) return std::nullopt;
-  const double share = work->share * of_step;
+  if (!work || work->share.low * of_step < kLeastShare) return std::nullopt;
+  const double share = work->share.share * of_step;
   Finding finding = describe(input, share, model::kNone);
   const std::string library = io::printable(work->library);
   finding.title =

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/own_data.h"
 #include "analyzer/advise/worker_bound.h"
 #include "analyzer/model/stacks.h"
 #include "analyzer/model/training_stacks.h"
@@ -29,6 +30,7 @@ constexpr Threshold kThresholds[] = {
     {"CPU time of a fetch", kLeastCpuShare, "of its duration", "below it waiting for storage takes more"},
     {"transforms, and waiting for a CPU core to run them", kLeastOfWait, "of the data stall",
      "below it most of the stall has another cause: worker-to-trainer transfer, worker start-up"},
+    kOwnDataShare,
 };
 
 bool is_most_of_the_stall(const attribute::RankAttribution& rank) {
@@ -76,8 +78,20 @@ bool do_more_workers_help(const RuleInput& input) {
          kLeastSpeedup * expected_step_ms(input, *input.loader, more);
 }
 
+std::optional<Finding> without_loader(const RuleInput& input) {
+  auto finding = own_data_finding(kInputDecode, input, OwnDataCause::kComputes);
+  if (!finding) return std::nullopt;
+  finding->title = fmt::format("CPU transforms: {}, which makes the data", own_data_words(input));
+  finding->fix.summary =
+      "Prepare this data once and keep it, in memory or in a file, use cheaper transforms, or make batches "
+      "in "
+      "other processes";
+  finding->fix.change = NamedChange{"transforms", ""};
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
-  if (!input.loader) return std::nullopt;
+  if (!input.loader) return without_loader(input);
   const predict::BatchCost mean = predict::mean_batch(*input.loader);
   if (mean.service_ns <= 0 || mean.cpu_ns / mean.service_ns < kLeastCpuShare ||
       !is_most_of_the_stall(input.rank))
@@ -117,11 +131,15 @@ const Rule kInputDecode{
     "input-decode",
     "Decoding and augmentation need more CPU time than the cores can give, so no loader setting helps.",
     "Fetches are mostly CPU time, and the simulated replay with a worker on every core still waits for data, "
-    "or trains more slowly on the cores that they leave.",
+    "or trains more slowly on the cores that they leave. Or no loader is seen, and the training thread was "
+    "sampled in "
+    "a generator of the script, an iterator or a function named for it (`get_batch`), where it mostly "
+    "computes.",
     "Cheaper, cached or precomputed transforms, source files of the size that training uses, or transforms "
     "on the GPU.",
     kThresholds,
     evaluate,
-    attribute::Bottleneck::Input};
+    attribute::Bottleneck::Input,
+    true};
 
 }  // namespace gpuwatch::advise

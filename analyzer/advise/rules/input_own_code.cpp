@@ -5,6 +5,7 @@
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/own_data.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -99,6 +100,7 @@ Advice advice(Source source, const model::Process& process) {
 std::optional<Finding> evaluate(const RuleInput& input) {
   const model::Process& process = input.process;
   if (input.assumed_loader) return std::nullopt;  // more threads are proposed already
+  if (input.own_data) return std::nullopt;        // known better: input-decode, input-remote-storage
   if (!process.loaders.empty() || process.training_thread >= process.threads.size()) return std::nullopt;
   const double lost = input.rank.share(Group::Input) * input.input_factor;
   if (lost < kLeastShare) return std::nullopt;

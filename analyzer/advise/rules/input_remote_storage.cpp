@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/own_data.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/storage.h"
 #include "analyzer/io/printable.h"
@@ -20,6 +21,7 @@ constexpr Threshold kThresholds[] = {
     kCacheSpeed,
     {"recorded reading on remote file systems and sockets", kRemoteShare, "of the reading time",
      "the larger part decides what to fix"},
+    kOwnDataShare,
     kLeastGain,
 };
 
@@ -49,7 +51,21 @@ void name_fix(Finding& finding, const RuleInput& input) {
                                       io::printable(facts.mount->point), copy_words(facts));
 }
 
+std::optional<Finding> without_loader(const RuleInput& input) {
+  auto finding = own_data_finding(kInputRemoteStorage, input, OwnDataCause::kReadsRemote);
+  if (!finding) return std::nullopt;
+  const model::Mount* mount = input.own_data->mount;
+  finding->title = fmt::format("Remote storage: {}, which reads from {}", own_data_words(input),
+                               mount ? io::printable(mount->type) : "sockets");
+  finding->fix.summary = mount ? fmt::format("Copy the data from {} to a local disk, or cache it there",
+                                             io::printable(mount->point))
+                               : "Download the data to a local disk first, or cache it in the same zone";
+  finding->fix.change = StorageChange{"local"};
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
+  if (input.own_data) return without_loader(input);
   if (reading_of(input) != Reading::kRemote) return std::nullopt;
   const double ceiling = ceiling_without_reading(input);
   if (ceiling < kLeastSpeedup) return std::nullopt;
@@ -81,6 +97,7 @@ const Rule kInputRemoteStorage{
     "virtual machines: use the system's own file system.",
     kThresholds,
     evaluate,
-    attribute::Bottleneck::Input};
+    attribute::Bottleneck::Input,
+    true};
 
 }  // namespace gpuwatch::advise

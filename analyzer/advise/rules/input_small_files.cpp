@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/own_data.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/storage.h"
 
@@ -24,10 +25,23 @@ constexpr Threshold kThresholds[] = {
      "a disk that reads 250 MB/s transfers this much in the millisecond that finding a file takes"},
     {"size of a shard", kShardBytes, "bytes",
      "WebDataset and MosaicML's streaming recommend 64 MiB to 1 GiB"},
+    kOwnDataShare,
     kLeastGain,
 };
 
+std::optional<Finding> without_loader(const RuleInput& input) {
+  auto finding = own_data_finding(kInputSmallFiles, input, OwnDataCause::kReadsFiles);
+  if (!finding || input.own_data->files < 1) return std::nullopt;
+  finding->title = fmt::format("Small files: {}, which opens and reads files", own_data_words(input));
+  finding->evidence.push_back({"files opened slowly enough to be recorded", input.own_data->files, "files"});
+  finding->fix.summary =
+      "Pack the files into shards of 256 MiB (WebDataset, TFRecord, LMDB), or keep them in memory";
+  finding->fix.change = NamedChange{"shards", ""};
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
+  if (input.own_data) return without_loader(input);
   if (reading_of(input) != Reading::kSmallFiles) return std::nullopt;
   const double ceiling = ceiling_without_reading(input);
   if (ceiling < kLeastSpeedup) return std::nullopt;
@@ -63,6 +77,7 @@ const Rule kInputSmallFiles{
     "streaming). The finding says how many files go into a shard.",
     kThresholds,
     evaluate,
-    attribute::Bottleneck::Input};
+    attribute::Bottleneck::Input,
+    true};
 
 }  // namespace gpuwatch::advise

@@ -96,9 +96,9 @@ TEST_F(TrainingStacks, ShareOfLibrariesHasItsInterval) {
   for (Ns time = 0; time < 1000; time += 10) see(time, time % 40 == 0 ? 4 : 3);
   const auto work = script_work(run, process, {{0, 1000}});
   ASSERT_TRUE(work);
-  EXPECT_NEAR(work->share, 0.75, 1e-9);
-  EXPECT_NEAR(work->share_low, 0.657, 0.002);  // Wilson, 75 of 100
-  EXPECT_NEAR(work->share_high, 0.825, 0.002);
+  EXPECT_NEAR(work->share.share, 0.75, 1e-9);
+  EXPECT_NEAR(work->share.low, 0.657, 0.002);  // Wilson, 75 of 100
+  EXPECT_NEAR(work->share.high, 0.825, 0.002);
   EXPECT_EQ(work->library, "sklearn");
   EXPECT_FALSE(script_work(run, process, {{0, 80}}));  // eight samples
 }

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/own_data.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "analyzer/advise/ceiling.h"
+#include "analyzer/io/printable.h"
+#include "analyzer/model/training_stacks.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Bottleneck;
+using attribute::Category;
+using model::Ns;
+using model::TimeSpan;
+using trace::OpClass;
+
+constexpr double kMostOfIt = 0.5;
+
+// The steps or, without any, everything from the first sample on: importing is over then.
+std::vector<TimeSpan> observed(const RuleInput& input) {
+  std::vector<TimeSpan> spans;
+  for (const attribute::StepAttribution& step : input.rank.steps)
+    spans.push_back({step.step.begin, step.step.end});
+  if (!spans.empty()) return spans;
+  const TimeSpan all{input.process.start, input.process.last_seen + 1};
+  const auto samples = model::training_samples(input.process, {all});
+  if (samples.empty()) return {};
+  const auto first = std::ranges::min_element(samples, {}, &model::WorkerStack::time);
+  return {{(*first)->time, all.end}};
+}
+
+bool reads(OpClass op_class) {
+  return op_class == OpClass::Open || op_class == OpClass::Stat || op_class == OpClass::Read ||
+         op_class == OpClass::Receive;
+}
+
+// The calls of the training thread in these spans that read, each of which was long enough to be recorded.
+class Reading {
+ public:
+  Reading(const RuleInput& input, const std::vector<TimeSpan>& spans) : input_(input) {
+    if (input.process.training_thread >= input.process.threads.size()) return;
+    const model::Thread& thread = input.process.threads[input.process.training_thread];
+    auto span = spans.begin();
+    Ns end = 0;  // of the outermost call: open() within stat() counts once
+    for (const model::HostCall& call : thread.calls) {
+      while (span != spans.end() && span->end <= call.begin) ++span;
+      if (span == spans.end()) break;
+      if (call.begin < span->begin || call.begin < end || !reads(call.op_class)) continue;
+      end = call.end;
+      add(thread, call);
+    }
+  }
+
+  void put(OwnData& data, double wall_ns) const {
+    data.reading = ns_ / wall_ns;
+    data.remote = remote_ns_ / wall_ns;
+    data.files = files_;
+    double most = 0;
+    for (const auto& [mount, ns] : by_mount_) {
+      if (ns <= most) continue;
+      most = ns;
+      data.mount = mount;
+    }
+  }
+
+ private:
+  void add(const model::Thread& thread, const model::HostCall& call) {
+    const double ns = double(call.end - call.begin);
+    ns_ += ns;
+    files_ += call.op_class == OpClass::Open;
+    if (call.op_class == OpClass::Receive) {
+      remote_ns_ += ns;
+      return;
+    }
+    if (call.detail >= thread.io_details.size()) return;
+    const model::Mount* mount = mount_of(thread.io_details[call.detail].path());
+    if (!mount) return;
+    by_mount_[mount] += ns;
+    if (mount->is_remote) remote_ns_ += ns;
+  }
+
+  const model::Mount* mount_of(uint32_t text) const {
+    const auto name = input_.run.texts.find(text);
+    if (name == input_.run.texts.end()) return nullptr;
+    for (const model::Mount& mount : input_.process.mounts)
+      if (mount.point == name->second) return &mount;
+    return nullptr;
+  }
+
+  const RuleInput& input_;
+  double ns_ = 0, remote_ns_ = 0, files_ = 0;
+  std::map<const model::Mount*, double> by_mount_;
+};
+
+// Unless something else is known to take more of the steps.
+void set_verdict(Finding& finding, const RuleInput& input, const OwnData& data) {
+  constexpr Bottleneck kOthers[] = {Bottleneck::Host, Bottleneck::Communication, Bottleneck::Machine};
+  for (const Bottleneck other : kOthers)
+    if (input.rank.share(other) > data.share.share) return;
+  const bool has_steps = !input.rank.steps.empty();
+  finding.verdict = Verdict{
+      "input-bound",
+      fmt::format(
+          "INPUT-BOUND: the training thread itself makes the data, {:.0f}% of {}", 100 * data.share.share,
+          has_steps ? fmt::format("each step ({:.4g} of {:.4g} ms)",
+                                  data.share.share * input.rank.mean_step_ms(), input.rank.mean_step_ms())
+                    : "the time"),
+      *finding.ceiling_speedup, Bottleneck::Input};
+}
+
+}  // namespace
+
+OwnDataCause cause_of(const OwnData& data) {
+  if (data.reading < kMostOfIt * data.share.share) return OwnDataCause::kComputes;
+  return data.remote >= kMostOfIt * data.reading ? OwnDataCause::kReadsRemote : OwnDataCause::kReadsFiles;
+}
+
+std::optional<OwnData> own_data(const RuleInput& input) {
+  if (input.device || input.device_hidden() || !input.process.loaders.empty()) return std::nullopt;
+  const std::vector<TimeSpan> spans = observed(input);
+  const auto seen = model::own_input(input.run, input.process, spans);
+  if (!seen || seen->share.low < kLeastOwnData) return std::nullopt;
+  OwnData data;
+  data.share = seen->share;
+  data.function = seen->function;
+  data.line = seen->line;
+  double wall_ns = 0;
+  for (const TimeSpan& span : spans) wall_ns += double(span.end - span.begin);
+  Reading(input, spans).put(data, wall_ns);
+  return data;
+}
+
+std::string own_data_words(const RuleInput& input) {
+  const OwnData& data = *input.own_data;
+  return fmt::format("the training thread spends {:.0f}% of {} in {}()", 100 * data.share.share,
+                     input.rank.steps.empty() ? "the time" : "each step",
+                     io::printable(data.function.function));
+}
+
+std::optional<Finding> own_data_finding(const Rule& rule, const RuleInput& input, OwnDataCause cause) {
+  if (!input.own_data || cause_of(*input.own_data) != cause) return std::nullopt;
+  const OwnData& data = *input.own_data;
+  Finding finding = make_finding(rule, input, data.share.share);
+  finding.bottleneck = Bottleneck::Input;
+  finding.evidence = {{fmt::format("stack samples in {}()", io::printable(data.function.function)),
+                       100 * data.share.share, "% of those of the training thread"},
+                      {"opening and reading files, receiving", 100 * data.reading, "% of the time"}};
+  if (data.mount)
+    finding.evidence.push_back(
+        {fmt::format("part of that on remote storage; most on {} ({})", io::printable(data.mount->point),
+                     io::printable(data.mount->type)),
+         data.reading > 0 ? 100 * data.remote / data.reading : 0, "%"});
+  finding.fix.location = data.line.location();
+  finding.ceiling_speedup = ceiling_without(input, data.share.high);
+  set_verdict(finding, input, data);
+  return finding;
+}
+
+}  // namespace gpuwatch::advise

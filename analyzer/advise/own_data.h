@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data that the training loop of a job without a GPU makes itself, while no loader is seen: in a generator or
+// a get_batch() of the script (model/own_input.h). It looks like computing, and to a framework whose steps
+// are compiled (JAX) there is nothing else to see. Pure functions.
+#pragma once
+
+#include <optional>
+
+#include "analyzer/advise/rule.h"
+#include "analyzer/model/own_input.h"
+
+namespace gpuwatch::advise {
+
+struct OwnData {
+  model::SampledShare share;  // of the steps or, where none were seen, of the time since the first sample
+  // Of the same time: the training thread's recorded calls that open, find, read and receive, and the part of
+  // them that is remote.
+  double reading = 0, remote = 0;
+  const model::Mount* mount = nullptr;  // that took most of it, null if not known
+  double files = 0;                     // of these calls, those that opened one
+  model::StackFrame function, line;
+};
+
+enum class OwnDataCause { kNone, kComputes, kReadsRemote, kReadsFiles };
+OwnDataCause cause_of(const OwnData& data);
+
+// nullopt with a GPU, with a loader, and where it is less than 5% of the time.
+std::optional<OwnData> own_data(const RuleInput& input);
+
+// Where RuleInput::own_data has this cause: evidence, place, bound and verdict. Title and fix are the rule's.
+std::optional<Finding> own_data_finding(const Rule& rule, const RuleInput& input, OwnDataCause cause);
+
+// "97% of the time goes to batches()"
+std::string own_data_words(const RuleInput& input);
+
+inline constexpr double kLeastOwnData = 0.05;
+inline constexpr Threshold kOwnDataShare{
+    "stack samples of the training thread in such code, low end of the 95% interval", kLeastOwnData,
+    "of the step", "the lower of XProf's two bands"};
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/model/own_input.h"
+
+#include <algorithm>
+#include <string_view>
+#include <unordered_map>
+
+#include "analyzer/model/script_work.h"
+#include "analyzer/model/training_stacks.h"
+
+namespace gpuwatch::model {
+namespace {
+
+// "Clips.__next__" -> "__next__"
+std::string_view unqualified(std::string_view function) {
+  return function.substr(function.rfind('.') + 1);
+}
+
+// "get_batch", "next_train_batch", "loadBatch"
+bool is_named_for_data(std::string_view name) {
+  constexpr std::string_view kVerbs[] = {"get",   "load",  "next",   "make",    "sample", "read",
+                                         "fetch", "build", "create", "prepare", "draw",   "generate"};
+  constexpr std::string_view kProtocol[] = {"__next__", "__getitem__", "__getitems__"};
+  if (std::ranges::find(kProtocol, name) != std::end(kProtocol)) return true;
+  name.remove_prefix(std::min(name.find_first_not_of('_'), name.size()));
+  const bool is_of_batches =
+      name.find("batch") != std::string_view::npos || name.find("Batch") != std::string_view::npos;
+  return is_of_batches &&
+         std::ranges::any_of(kVerbs, [&](std::string_view verb) { return name.starts_with(verb); });
+}
+
+// "<genexpr>", "<lambda>": a part of whatever it stands in.
+bool is_nameless(std::string_view name) {
+  return name.starts_with('<');
+}
+
+bool makes_data(const StackFrame& frame) {
+  const std::string_view name = unqualified(frame.function);
+  return is_users(frame) && !is_nameless(name) && (frame.is_generator || is_named_for_data(name));
+}
+
+}  // namespace
+
+std::optional<DataCode> data_code(const std::vector<StackFrame>& frames) {
+  const auto outermost = std::find_if(frames.rbegin(), frames.rend(), makes_data);
+  if (outermost == frames.rend() || runs_in_model(frames)) return std::nullopt;
+  const auto line = std::ranges::find_if(frames, is_users);
+  return DataCode{*outermost, *line};
+}
+
+std::optional<OwnInput> own_input(const Run& run, const Process& process,
+                                  const std::vector<TimeSpan>& intervals) {
+  OwnInput input;
+  double all = 0, in_data_code = 0;
+  std::unordered_map<uint32_t, std::optional<DataCode>> known;
+  FunctionTallies functions, lines;
+  for (const WorkerStack* sample : training_samples(process, intervals)) {
+    const auto text = run.texts.find(sample->text);
+    if (text == run.texts.end()) continue;
+    const auto [code, is_new] = known.try_emplace(sample->text);
+    if (is_new) code->second = data_code(frames_of(text->second));
+    const double weight = double(std::max<Ns>(0, sample->weight));
+    ++input.samples;
+    all += weight;
+    if (!code->second) continue;
+    in_data_code += weight;
+    functions.add(code->second->function, weight);
+    lines.add(code->second->line, weight);
+  }
+  if (input.samples < kLeastStackSamples || in_data_code <= 0) return std::nullopt;
+  input.share = sampled_share(in_data_code / all, double(input.samples));
+  input.function = functions.by_share().front().frame;
+  input.line = lines.by_share().front().frame;
+  return input;
+}
+
+}  // namespace gpuwatch::model

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// Data that a loop on the CPU makes itself: what is said of it, and what it is told apart from.
+#include <gtest/gtest.h>
+
+#include "analyzer/advise/diagnose.h"
+#include "tests/unit/analyzer/synthetic_run.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+using model::Ns;
+using trace::OpClass;
+
+constexpr Ns kMs = 1'000'000, kSecond = 1'000 * kMs;
+constexpr uint32_t kMakes = 91, kTrains = 92, kPoint = 93;
+
+// 100 steps of 10 ms on the CPU, of which `share` is seen in a generator.
+struct Loop {
+  test::Job job;
+  explicit Loop(int percent)
+      : job(test::make_loader_job({.workers = 0,
+                                   .batches = 100,
+                                   .service_ms = [](size_t) { return 1.0; },
+                                   .think_ms = [](size_t) { return 9.0; }})) {
+    job.process().epochs.clear();
+    job.process().loaders.clear();
+    job.run.operations = {{"call", OpClass::Other}};
+    job.run.texts[kMakes] =
+        "/home/a/train.py:12 decode\n/home/a/train.py:20 batches*\n/home/a/train.py:41 main";
+    job.run.texts[kTrains] = "/v/site-packages/torch/_tensor.py:5 backward\n/home/a/train.py:80 main";
+    job.run.texts[kPoint] = "/data";
+    for (int i = 0; i < 1000; ++i)
+      job.process().threads[0].worker_stacks.push_back({begin() + i * kSecond / 1000, kSecond / 1000,
+                                                        i % 100 < percent ? kMakes : kTrains,
+                                                        job.process().pid});
+    test::set_shares(job, {{Category::Compute, 1}});
+  }
+  Ns begin() { return job.rank().steps.front().step.begin; }
+  // In each step, one call of 5 ms.
+  void read(OpClass op_class, bool is_remote) {
+    model::Process& process = job.process();
+    process.mounts = {{"/data", is_remote ? "nfs" : "ext4", "server:/data", 5, is_remote}};
+    model::Thread& thread = process.threads[0];
+    thread.calls.clear();
+    for (const auto& step : job.rank().steps) {
+      const auto detail = uint32_t(thread.io_details.size());
+      thread.io_details.push_back(trace::IoDetail(1000, 5, kPoint, 0));
+      thread.calls.push_back(
+          {step.step.begin + kMs, step.step.begin + 6 * kMs, 0, 0, detail, 0, op_class, 0});
+    }
+  }
+  Diagnosis diagnose() { return advise::diagnose(job.run, job.ranks); }
+};
+
+TEST(OwnData, ComputedByTheLoopIsTransforms) {
+  Loop loop(80);
+  const Diagnosis diagnosis = loop.diagnose();
+  const Finding* finding = first_complaint(diagnosis.findings);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->id, "input-decode");
+  EXPECT_NE(finding->title.find("batches()"), std::string::npos) << finding->title;
+  EXPECT_EQ(finding->fix.location, "/home/a/train.py:12");
+  EXPECT_GE(*finding->ceiling_speedup, 5);
+  EXPECT_LE(*finding->ceiling_speedup, 5.8);  // the interval's high end, 82%
+  EXPECT_EQ(diagnosis.verdict.id, "input-bound");
+}
+
+TEST(OwnData, ReadOverANetworkIsRemoteStorage) {
+  Loop loop(80);
+  loop.read(OpClass::Read, true);
+  const Diagnosis diagnosis = loop.diagnose();
+  const Finding* finding = first_complaint(diagnosis.findings);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->id, "input-remote-storage");
+  EXPECT_NE(finding->fix.summary.find("/data"), std::string::npos) << finding->fix.summary;
+}
+
+TEST(OwnData, OpenedFileByFileIsSmallFiles) {
+  Loop loop(80);
+  loop.read(OpClass::Open, false);
+  EXPECT_NE(find(loop.diagnose().findings, "input-small-files"), nullptr);
+  EXPECT_EQ(find(loop.diagnose().findings, "input-remote-storage"), nullptr);
+}
+
+TEST(OwnData, AFewPercentAreNoFinding) {
+  Loop loop(4);
+  EXPECT_EQ(find(loop.diagnose().findings, "input-decode"), nullptr);
+}
+
+TEST(OwnData, IsNotAskedOfWhereALoaderFeedsTheSteps) {
+  Loop loop(80);
+  loop.job.process().loaders.resize(1);
+  EXPECT_EQ(find(loop.diagnose().findings, "input-decode"), nullptr);
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise
