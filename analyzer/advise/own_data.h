@@ -21,7 +21,7 @@ struct OwnData {
   model::StackFrame function, line;
 };
 
-enum class OwnDataCause { kNone, kComputes, kReadsRemote, kReadsFiles };
+enum class OwnDataCause { kComputes, kReadsRemote, kReadsFiles };
 OwnDataCause cause_of(const OwnData& data);
 
 // nullopt with a GPU, with a loader, and where it is less than 5% of the time.
