@@ -2,6 +2,7 @@
 #include "analyzer/model/steps.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <unordered_map>
 #include <unordered_set>
@@ -31,28 +32,66 @@ std::vector<const HostCall*> outermost(const Thread& thread, Wanted wanted) {
   return calls;
 }
 
-// Several optimizers (a GAN's two) step at different points of one iteration: the one that steps most often
-// counts; of equals, the one whose turn comes last.
-std::vector<const HostCall*> optimizer_steps(const Thread& thread) {
-  const auto all = outermost(thread, [](const HostCall& c) { return c.op_class == OpClass::OptimizerStep; });
-  std::unordered_map<uint32_t, size_t> count;
-  for (const auto* call : all) ++count[call->correlation_or_object];
-  size_t most = 0;
-  uint32_t chosen = 0;
-  std::unordered_map<uint32_t, bool> seen;
-  for (const auto* call : all) {
-    const uint32_t id = call->correlation_or_object;
-    if (seen[id]) continue;
-    seen[id] = true;
-    if (count[id] >= most) {
-      most = count[id];
-      chosen = id;
+// Steps of one optimizer object that belong together.
+struct OptimizerLife {
+  uint32_t id = 0;
+  std::vector<const HostCall*> steps;
+
+  Ns begin() const { return steps.front()->begin; }
+  Ns end() const { return steps.back()->end; }
+};
+
+// Stretches in which no other optimizer steps.
+std::vector<OptimizerLife> turns(const std::vector<const HostCall*>& calls) {
+  std::vector<OptimizerLife> result;
+  for (const auto* call : calls) {
+    if (result.empty() || result.back().id != call->correlation_or_object)
+      result.push_back({call->correlation_or_object, {}});
+    result.back().steps.push_back(call);
+  }
+  return result;
+}
+
+// An object whose turns are long trains by itself in each of them: a fold, a federated client, a stage. (A
+// new optimizer often gets the address of one that is gone.) The turns of others are parts of one iteration.
+std::vector<OptimizerLife> lives(const std::vector<const HostCall*>& calls) {
+  constexpr size_t kLongTurn = 8;
+  std::unordered_map<uint32_t, size_t> steps_of, turns_of, index;
+  const std::vector<OptimizerLife> all = turns(calls);
+  for (const OptimizerLife& turn : all) {
+    steps_of[turn.id] += turn.steps.size();
+    ++turns_of[turn.id];
+  }
+  std::vector<OptimizerLife> result;
+  for (const OptimizerLife& turn : all) {
+    const bool is_alone = steps_of[turn.id] >= kLongTurn * turns_of[turn.id];
+    const auto [at, is_new] = index.emplace(turn.id, result.size());
+    if (is_alone || is_new) {
+      at->second = result.size();
+      result.push_back(turn);
+      continue;
     }
+    auto& known = result[at->second].steps;
+    known.insert(known.end(), turn.steps.begin(), turn.steps.end());
+  }
+  return result;
+}
+
+// Several optimizers (a GAN's two) step at different points of one iteration: the one that steps most often
+// counts; of equals, the one whose turn comes last. Those that step before and after it count as well.
+std::vector<const HostCall*> optimizer_steps(const Thread& thread) {
+  auto candidates =
+      lives(outermost(thread, [](const HostCall& c) { return c.op_class == OpClass::OptimizerStep; }));
+  std::reverse(candidates.begin(), candidates.end());
+  std::ranges::stable_sort(candidates, std::greater{}, [](const auto& life) { return life.steps.size(); });
+  std::map<Ns, const OptimizerLife*> chosen;  // by begin, disjoint
+  for (const OptimizerLife& life : candidates) {
+    const auto after = chosen.lower_bound(life.end());
+    if (after == chosen.begin() || std::prev(after)->second->end() <= life.begin())
+      chosen.emplace(life.begin(), &life);
   }
   std::vector<const HostCall*> steps;
-  for (const auto* call : all) {
-    if (call->correlation_or_object == chosen) steps.push_back(call);
-  }
+  for (const auto& [begin, life] : chosen) steps.insert(steps.end(), life->steps.begin(), life->steps.end());
   return steps;
 }
 

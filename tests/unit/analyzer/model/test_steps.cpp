@@ -127,6 +127,29 @@ TEST_F(StepsTest, TwoOptimizersOfOneIterationAreOneStep) {
   EXPECT_EQ(series.steps[3].end, static_cast<Ns>(399 * kMs));
 }
 
+// Folds, stages and federated clients: each has an optimizer of its own, and one follows another.
+TEST_F(StepsTest, OptimizersThatFollowEachOtherTrainAllTheTime) {
+  for (uint64_t i = 0; i < 60; ++i)
+    next(10 * i, 10 * i + 3, uint32_t(i)), optimizer(10 * i + 8, 10 * i + 10, uint32_t(1 + i / 12));
+  EXPECT_EQ(steps().steps.size(), 60u);
+}
+
+// The memory of an optimizer that is gone is the next one's.
+TEST_F(StepsTest, ANewOptimizerAtAnOldAddressTrainsAllTheTime) {
+  for (uint64_t i = 0; i < 80; ++i)
+    next(10 * i, 10 * i + 3, uint32_t(i)), optimizer(10 * i + 8, 10 * i + 10, uint32_t(1 + i / 10 % 2));
+  EXPECT_EQ(steps().steps.size(), 80u);
+}
+
+// A critic that steps five times for each step of the generator.
+TEST_F(StepsTest, AnOptimizerOfSeveralTurnsIsPartOfTheIteration) {
+  for (uint64_t i = 0; i < 20; ++i) {
+    next(60 * i, 60 * i + 3, uint32_t(i)), optimizer(60 * i + 5, 60 * i + 10, 2);
+    for (uint64_t k = 0; k < 5; ++k) optimizer(60 * i + 10 * k + 11, 60 * i + 10 * k + 15, 1);
+  }
+  EXPECT_EQ(steps().steps.size(), 100u);
+}
+
 TEST_F(StepsTest, EvaluationIsNoPartOfAStep) {
   uint64_t t = 0;
   for (uint32_t epoch = 0; epoch < 3; ++epoch) {
