@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <tuple>
 #include <unordered_map>
 
@@ -55,23 +56,90 @@ bool follow_each_other(const Process& process, uint32_t a, uint32_t b) {
   return !nexts.empty();
 }
 
-void rename(Process& process, uint32_t from, uint32_t to) {
+using Names = std::unordered_map<uint32_t, uint32_t>;  // loader id -> the one that it is joined to
+
+void rename(Process& process, const Names& names) {
   for (Thread& thread : process.threads) {
     for (HostCall& call : thread.calls) {
-      if (names_loader(call.op_class) && call.correlation_or_object == from) call.correlation_or_object = to;
+      if (!names_loader(call.op_class)) continue;
+      if (const auto name = names.find(call.correlation_or_object); name != names.end())
+        call.correlation_or_object = name->second;
     }
   }
 }
 
 // Forked workers write into their parent's file, with its ids.
-void rename_everywhere(Run& run, uint32_t consumer, ProcessTables& tables, uint32_t from, uint32_t to) {
-  rename(run.processes[consumer], from, to);
+void rename_everywhere(Run& run, uint32_t consumer, ProcessTables& tables, const Names& names) {
+  rename(run.processes[consumer], names);
   for (Process& process : run.processes) {
-    if (process.parent == consumer) rename(process, from, to);
+    if (process.parent == consumer) rename(process, names);
   }
   for (WorkerLink& link : tables.workers) {
-    if (link.loader == from) link.loader = to;
+    if (const auto name = names.find(link.loader); name != names.end()) link.loader = name->second;
   }
+}
+
+// From its first batch to its last.
+std::map<uint32_t, TimeSpan> reading_times(const Process& process) {
+  std::map<uint32_t, TimeSpan> times;
+  for (const Thread& thread : process.threads) {
+    for (const HostCall& call : thread.calls) {
+      if (call.op_class != OpClass::LoaderNext) continue;
+      const auto [time, is_new] = times.emplace(call.correlation_or_object, TimeSpan{call.begin, call.end});
+      time->second.begin = std::min(time->second.begin, call.begin);
+      time->second.end = std::max(time->second.end, call.end);
+    }
+  }
+  return times;
+}
+
+std::set<Ns> optimizer_steps(const Process& process) {
+  std::set<Ns> steps;
+  for (const Thread& thread : process.threads)
+    for (const HostCall& call : thread.calls)
+      if (call.op_class == OpClass::OptimizerStep) steps.insert(call.begin);
+  return steps;
+}
+
+// Their lengths may differ: the clients of federated learning have more data and less.
+bool are_of_one_place(Loader a, const Loader& b) {
+  a.batches = b.batches;
+  return !b.location.empty() && are_alike(a, b);
+}
+
+// The loaders of the process that an earlier one is made again as. Those that live on keep their workers.
+Names remade_loaders(const Process& process) {
+  const auto times = reading_times(process);
+  const auto steps = optimizer_steps(process);
+  Names names;
+  std::vector<const Loader*> kept;
+  for (const auto& loader : process.loaders) {
+    const auto time = times.find(loader.id);
+    if (time == times.end() || loader.persistent_workers == 1) continue;
+    const auto step = steps.upper_bound(time->second.begin);
+    if (step == steps.end() || *step > time->second.end) continue;  // an evaluation reads it
+    const auto first = std::ranges::find_if(kept, [&](const Loader* before) {
+      return are_of_one_place(*before, loader) && follow_each_other(process, before->id, loader.id);
+    });
+    if (first == kept.end())
+      kept.push_back(&loader);
+    else
+      names.emplace(loader.id, (*first)->id);
+  }
+  return names;
+}
+
+// A script that makes a DataLoader in each epoch, fold or round has one loader whose workers start each time.
+void join_remade(Run& run, uint32_t process, ProcessTables& tables) {
+  auto& loaders = run.processes[process].loaders;
+  if (loaders.size() < 2 || loaders.size() > kMostJoined) return;
+  const Names names = remade_loaders(run.processes[process]);
+  if (names.empty()) return;
+  rename_everywhere(run, process, tables, names);
+  for (Loader& loader : loaders)
+    loader.remade +=
+        uint32_t(std::ranges::count(names, loader.id, [](const auto& name) { return name.second; }));
+  std::erase_if(loaders, [&](const Loader& loader) { return names.contains(loader.id); });
 }
 
 }  // namespace
@@ -91,9 +159,10 @@ void join_instances(Run& run, const std::vector<ProcessTables*>& tables) {
         ++later;
         continue;
       }
-      rename_everywhere(run, i, *tables[i], loaders[later].id, first->id);
+      rename_everywhere(run, i, *tables[i], {{loaders[later].id, first->id}});
       loaders.erase(loaders.begin() + static_cast<ptrdiff_t>(later));
     }
+    join_remade(run, i, *tables[i]);
   }
 }
 

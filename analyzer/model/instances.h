@@ -2,7 +2,8 @@
 // The recorder gives an iterator an entry of its own while another one over the same DataLoader is alive and
 // in the middle of an epoch, because it cannot know whether that one will be asked again. Lightning never
 // asks: it counts the batches, and leaves each epoch's iterator before its end. Entries whose epochs follow
-// each other are one loader; epochs that alternate (zip(loader, loader)) stay apart.
+// each other are one loader; epochs that alternate (zip(loader, loader)) stay apart. So are DataLoaders that
+// the script makes anew at the same line, one after the other, and trains with.
 #pragma once
 
 #include <vector>

@@ -46,6 +46,8 @@ Restarts restarts(const RuleInput& input, const model::Loader& loader) {
 
 void name_fix(Finding& finding, const RuleInput& input, const model::Loader& loader) {
   propose(finding, input, {LoaderOption::kPersistentWorkers, true});
+  if (loader.remade > 0)
+    finding.fix.summary = "Make each DataLoader once and keep it, with persistent_workers=True";
   if (loader.start_method == "spawn" || loader.start_method == "forkserver")
     finding.fix.summary +=
         fmt::format(", because {} imports the script again in each worker", loader.start_method);

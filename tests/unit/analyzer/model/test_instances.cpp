@@ -97,6 +97,51 @@ TEST_F(InstancesTest, WithoutABeginNothingIsKnown) {
   EXPECT_EQ(join(), 2u);
 }
 
+// Federated learning makes the DataLoader of each client anew in each round, at one line.
+class RemadeTest : public InstancesTest {
+ protected:
+  RemadeTest() {
+    for (uint32_t i = 0; Loader & loader : run_.processes[0].loaders) {
+      loader.instance = 0;
+      loader.location = "train.py:40";
+      loader.batches = 3 + i++;  // the clients' data differ in length
+    }
+  }
+  void train(uint32_t id, bool with_steps = true) {
+    call(OpClass::LoaderStart, id);
+    for (int i = 0; i < 3; ++i) {
+      call(OpClass::LoaderNext, id);
+      if (with_steps) call(OpClass::OptimizerStep, 77);
+    }
+  }
+};
+
+TEST_F(RemadeTest, ThoseOfOneLineAreOneLoader) {
+  train(5), train(9);
+  EXPECT_EQ(join(), 1u);
+  EXPECT_EQ(run_.processes[0].loaders[0].remade, 1u);
+  EXPECT_EQ(loader_of(7), 5u);
+}
+
+TEST_F(RemadeTest, ThoseOfTwoLinesAreTwo) {
+  run_.processes[0].loaders[1].location = "train.py:44";
+  train(5), train(9);
+  EXPECT_EQ(join(), 2u);
+}
+
+// A function that makes loaders makes that of the evaluation at the same line.
+TEST_F(RemadeTest, OneThatIsNotTrainedWithStaysApart) {
+  train(5), train(9, false);
+  EXPECT_EQ(join(), 2u);
+  EXPECT_EQ(run_.processes[0].loaders[0].remade, 0u);
+}
+
+TEST_F(RemadeTest, ThoseThatKeepTheirWorkersStayApart) {
+  for (Loader& loader : run_.processes[0].loaders) loader.persistent_workers = 1;
+  train(5), train(9);
+  EXPECT_EQ(join(), 2u);
+}
+
 TEST(FirstInstances, AnIteratorBesideAnotherBelongsToTheLoaderWithItsSettings) {
   Process process;
   const auto add = [&](const char* location, int workers, uint32_t instance) {
