@@ -200,8 +200,8 @@ void consumer_share(const std::vector<const LoaderEpoch*>& epochs, const CpuUse&
       Ns overlap = std::min(batch.next.end, use.end) - std::max(batch.next.begin, use.begin);
       if (overlap <= 0) continue;
       in_next += double(overlap);
-      const double cpu =
-          epoch->workers.empty() ? double(batch.fetch_cpu_ns) : hand_over.take_ns + hand_over.finish_ns;
+      const double cpu = epoch->workers.empty() ? double(batch.fetch_cpu_ns) + hand_over.draw_ns
+                                                : hand_over.take_ns + hand_over.finish_ns;
       in_next_cpu += cpu * double(overlap) / double(batch.next.length());
     }
   }

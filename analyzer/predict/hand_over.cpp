@@ -139,6 +139,15 @@ struct Cost {
   }
 };
 
+// next() then only returns, once it has drawn the indices of another batch. Waiting for a core makes some of
+// these times longer, and a sampler all of them.
+double draw_ns(std::vector<double> finish) {
+  constexpr double kReturns = 1e6;
+  if (finish.size() < size_t(kLeastSeen)) return 0;
+  const double usual = model::quantile(std::move(finish), 4);
+  return usual > 2 * kReturns ? usual - kReturns : 0;
+}
+
 // Beside a worker that keeps the interpreter's lock even the quick hand-overs take long; else it was the CPU
 // that they waited for.
 double crowded_busy_factor(const Cost& late, const Cost& waited, double take_ns, double whole_ns) {
@@ -201,6 +210,7 @@ HandOver measure_hand_over(const std::vector<const LoaderEpoch*>& epochs, bool i
   cost.turnaround_ns = std::max(0.0, turnaround.value(first_turnaround.value(0)));
   cost.finish_ns = std::max(0.0, finish.value(0));
   bool is_split = late.count() >= kLeastSeen, is_waited = waited.count() >= kLeastSeen;
+  cost.draw_ns = draw_ns(std::move(finish.values));
   double whole = 2 * late.undisturbed(kAssumedNs);
   bool is_locked =
       late.slowdown(whole / 2) > kLockMatters;  // then what took long says nothing of an idle one

@@ -30,6 +30,7 @@ struct LoaderSetting {
   bool pin = false;         // one thread pins each batch before the consumer gets it
   double io_factor = 1;     // blocked input of a batch, against the recorded: faster storage
   double cpu_factor = 1;    // computing of a batch, against the recorded: cheaper transforms
+  double draw_factor = 1;   // drawing the indices of a batch, against the recorded: another sampler
   double cores = 0;         // CPUs that can be had; 0: as recorded
   bool operator==(const LoaderSetting&) const = default;
 };
@@ -63,6 +64,9 @@ struct HandOver {
   double send_ns = 0;        // worker ends -> message there; each BatchCost has its own
   double take_ns = 0;        // a message that is there -> taken off the queue
   double finish_ns = 0;      // the wanted batch taken -> next() returns
+  // The consumer draws the indices of a batch from the sampler within next(): with workers a part of
+  // finish_ns, without them before the fetch. 0: too short to be told apart.
+  double draw_ns = 0;
   // Sending and taking while the worker computes take so many times as long: its threads that hand the batch
   // over need the interpreter's lock. 1: no difference (what computes is C code that lets go of it).
   double busy_factor = 1;

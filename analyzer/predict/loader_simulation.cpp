@@ -127,6 +127,9 @@ void EpochSimulation::enter_next() {
   entered_next_ = now_;
   if (workers_.empty()) {
     BatchCost batch = cost(taken_);
+    const double draw_ns = recording_.hand_over.draw_ns * setting_.draw_factor;
+    batch.service_ns += draw_ns;
+    batch.cpu_ns += draw_ns;
     consumer_ = Consumer::kFetching;
     begin(own_, batch.service_ns, share_of(batch));
     return;
@@ -150,7 +153,8 @@ void EpochSimulation::look_for_batch() {
   if (!setting_.in_order) arrived_.pop_front();
   returning_ = batch;
   consumer_ = Consumer::kReturning;
-  begin(own_, recording_.hand_over.finish_ns, kHandOverShare);
+  const HandOver& hand_over = recording_.hand_over;
+  begin(own_, hand_over.finish_ns - hand_over.draw_ns * (1 - setting_.draw_factor), kHandOverShare);
 }
 
 void EpochSimulation::leave_next() {

@@ -115,6 +115,19 @@ void take_no_help(LoaderReplayInput& recording) {
   recording.fetch_helpers_ns = 0;
 }
 
+// From the begin of next() to that of the fetch: usually a list's next 64 entries.
+double draw_ns(const std::vector<const LoaderEpoch*>& epochs) {
+  constexpr double kLeast = 0.2e6;
+  std::vector<double> before;
+  for (const LoaderEpoch* epoch : epochs)
+    for (const Batch& batch : epoch->batches)
+      if (was_fetched(batch) && was_taken(batch) && batch.fetch.begin > batch.next.begin)
+        before.push_back(double(batch.fetch.begin - batch.next.begin));
+  if (before.empty()) return 0;
+  const double usual = model::quantile(std::move(before), 4);
+  return usual > kLeast ? usual : 0;
+}
+
 }  // namespace
 
 HandOver assume_hand_over(const std::vector<const LoaderEpoch*>& epochs) {
@@ -126,6 +139,7 @@ HandOver assume_hand_over(const std::vector<const LoaderEpoch*>& epochs) {
   result.take_ns = kTransferNs + kTensorNs * tensors;
   result.share_ns_per_byte = kShareNsPerByte * (bytes > kAlwaysNewBytes ? kShareOfAlwaysNew : 1);
   result.first_use_ns_per_byte = kFirstUseNsPerByte;
+  result.finish_ns = result.draw_ns = draw_ns(epochs);
   return result;
 }
 

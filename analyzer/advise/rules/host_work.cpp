@@ -9,6 +9,7 @@
 #include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/reported_ranges.h"
+#include "analyzer/advise/slow_sampler.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/script_work.h"
 #include "analyzer/model/training_stacks.h"
@@ -40,6 +41,7 @@ constexpr Threshold kThresholds[] = {
      "launches a step and no CUDA graph there is no framework"},
     {"share of the stack samples in libraries that compute no model, its low end", kLeastShare, "of the step",
      "95% interval: a few samples name nothing"},
+    kDrawShare,
     {"interval of the step without them", kWidest, "of it", "a wider one is an upper bound"},
     {"that time: always from", kLongDispatchNs / 1e6, "ms", "no framework takes as long"},
 };
@@ -211,6 +213,7 @@ std::optional<Finding> in_libraries(const RuleInput& input) {
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
+  if (auto sampler = slow_sampler(kHostWork, input)) return sampler;
   if (input.device && input.streams) return on_device(input);
   if (input.device_hidden()) return std::nullopt;
   auto waits = on_cpu(input), work = in_libraries(input);
@@ -229,7 +232,10 @@ const Rule kHostWork{
     "queue would hide if the "
     "host did not wait for the GPU is `sync-per-step`. On a CPU job: the training thread sleeps, waits for "
     "a child process, or was seen (stack samples) in a library that computes no model, such as scikit-learn, "
-    "pandas or gymnasium, called by the script and not by a module. What the script's own lines compute "
+    "pandas or gymnasium, called by the script and not by a module. On any job: a sampler that takes long to "
+    "draw the "
+    "indices of a batch, which PyTorch asks within next() on the training thread. What the script's own "
+    "lines compute "
     "cannot "
     "be distinguished from the model there.",
     "Move it to DataLoader workers or to the GPU, or run it every N steps, at the named line. CUDA graphs do "

@@ -137,10 +137,11 @@ LoaderSchedule loader_schedule(const LoaderJob& job) {
   while (sent < std::min(ahead, job.batches)) make(sent++, 0);
   for (size_t i = 0; i < job.batches; ++i) {
     LoaderSchedule::Batch& batch = schedule.batches[i];
-    if (job.workers == 0) make(i, now);
+    if (job.workers == 0) make(i, now + job.draw_ms);
     batch.asked = now;
-    batch.got = now = std::max(now, batch.end);
-    if (job.workers > 0 && sent < job.batches) make(sent++, now);
+    batch.received = now = std::max(now, batch.end);
+    if (job.workers > 0 && sent < job.batches) make(sent++, now += job.draw_ms);
+    batch.got = now;
     now += job.think_ms(i);
   }
   schedule.end = now;
@@ -181,7 +182,7 @@ Job make_loader_job(const LoaderJob& wanted) {
     if (batch.next.end <= batch.next.begin) batch.next.end = batch.next.begin + 1;
     if (wanted.workers > 0) {
       batch.worker = uint32_t(i % size_t(wanted.workers));
-      batch.received = batch.next.end;
+      batch.received = at_ms(from.received);
     }
     waited += from.got - from.asked;
     double end = i + 1 < schedule.batches.size() ? schedule.batches[i + 1].asked : schedule.end;

@@ -31,7 +31,8 @@ struct LoaderJob {
   double cpu_share = 0;  // of a fetch
   std::function<double(size_t)> service_ms = [](size_t) { return 10.0; };
   std::function<double(size_t)> think_ms = [](size_t) { return 4.0; };
-  double run_delay_share = 0;                                          // added to each fetch
+  double draw_ms = 0;          // the sampler's time for the indices of a batch, within next()
+  double run_delay_share = 0;  // added to each fetch
   std::function<void(model::Batch&)> describe = [](model::Batch&) {};  // what else is known of a batch
 };
 
@@ -39,7 +40,7 @@ struct LoaderJob {
 // the consumer takes batches in order and asks for one more for each that it took.
 struct LoaderSchedule {
   struct Batch {
-    double sent, begin, end, asked, got;
+    double sent, begin, end, asked, received, got;
   };
   std::vector<Batch> batches;
   double end = 0;

@@ -194,6 +194,29 @@ TEST(HostWork, FewSamplesGiveABound) {
   EXPECT_LE(finding->ceiling_speedup.value_or(9), 3.9);
 }
 
+// 20 of 50 ms, with workers as without them.
+TEST(HostWork, OfASamplerIsNamedAndPredicted) {
+  test::LoaderJob loader;
+  loader.draw_ms = 20;
+  loader.think_ms = [](size_t) { return 30.0; };
+  loader.workers = 4;
+  test::Job with_workers = test::make_loader_job(loader);
+  with_workers.process().loaders[0].sampler = "BalancedSampler";
+  const Diagnosis diagnosis = diagnose(with_workers.run, with_workers.ranks);
+  const Finding* finding = find(diagnosis, "host-work");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_NEAR(finding->prediction->now, 50, 1) << "the last batches draw no further indices";
+  EXPECT_NEAR(finding->prediction->value.expected, 30, 1);
+  EXPECT_NE(finding->fix.summary.find("BalancedSampler"), std::string::npos) << finding->fix.summary;
+  loader.workers = 0;
+  const test::Job without = test::make_loader_job(loader);
+  EXPECT_NE(find(diagnose(without.run, without.ranks), "host-work"), nullptr);
+  loader.draw_ms = 1.5;
+  const test::Job quick = test::make_loader_job(loader);
+  EXPECT_EQ(find(diagnose(quick.run, quick.ranks), "host-work"), nullptr);
+}
+
 constexpr size_t kSteps = 100;
 
 Diagnosis diagnose_device(const std::vector<Action>& step, Category category, double share) {

@@ -188,6 +188,25 @@ LoaderReplayInput epochs() {
   return recording;
 }
 
+// 20 ms of each next() go to the sampler, with 2 ms of the batch to wait for: another sampler is what helps.
+TEST(LoaderReplay, KnowsWhatDrawingIndicesTakes) {
+  test::LoaderJob job;
+  job.workers = 4;
+  job.draw_ms = 20;
+  job.service_ms = [](size_t) { return 10.0; };
+  job.think_ms = [](size_t) { return 30.0; };
+  const test::Job made = test::make_loader_job(job);
+  const LoaderReplayInput recording = extract_loader(made.run, made.ranks.front()).value();
+  EXPECT_NEAR(recording.hand_over.draw_ns / 1e6, 20, 2);
+  LoaderSetting other = recording.setting;
+  other.draw_factor = 0;
+  job.draw_ms = 0;
+  EXPECT_NEAR(replay(recording, other).step_ms, test::loader_schedule(job).mean_step_ms(), 2);
+  job.draw_ms = 1;  // as long as a slow return
+  const test::Job quick = test::make_loader_job(job);
+  EXPECT_EQ(extract_loader(quick.run, quick.ranks.front())->hand_over.draw_ns, 0);
+}
+
 TEST(LoaderReplay, StartsWorkersAnewInEachPassUnlessTheyLive) {
   LoaderReplayInput recording = epochs();
   double cold = 5 + 2 * (30 + 10) + 20 + 10, warm = 5 + 2 + 10;  // own, workers, up, first batch

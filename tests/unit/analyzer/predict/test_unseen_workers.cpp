@@ -78,6 +78,17 @@ TEST(UnseenWorkers, LeaveOpenHowMuchComputingCostsBesideOther) {
   EXPECT_GT(step_ms(computes, 1), step_ms(waits, 1));
 }
 
+// A sampler that searches for its indices does so within next(), on the consumer's thread: workers take the
+// rest.
+TEST(UnseenWorkers, DoNotDrawTheirIndices) {
+  LoaderJob job = inline_job();
+  job.draw_ms = 20;
+  const LoaderReplayInput recording = extracted(job);
+  EXPECT_NEAR(recording.hand_over.draw_ns / 1e6, 20, 0.1);
+  EXPECT_LT(std::abs(check(recording).error()), 0.01);
+  EXPECT_NEAR(step_ms(recording, 4), 20 + 10, 2) << "and what handing a batch over takes";
+}
+
 // A recording with workers has it in its batches.
 TEST(UnseenWorkers, AreNotAssumedWhereWorkersWereSeen) {
   LoaderJob job = with_batches_of(2, 19 * kMb);
