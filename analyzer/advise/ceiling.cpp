@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/quick_steps.h"
+
 namespace gpuwatch::advise {
 namespace {
 
@@ -20,6 +22,11 @@ double ceiling_without(const RuleInput& input, double share) {
   return bounded(share, input.now_ms, input.device_floor_ms());
 }
 
+double ceiling_without_input(const RuleInput& input, double share) {
+  const double rest = (1 - std::min(share, 1.0)) * quick_part(input.rank, attribute::Group::Input);
+  return ceiling_without(input, 1 - rest);
+}
+
 double ceiling_without(const RuleInput& input, double share, const predict::StreamReplayInput& changed) {
   // Both of the same timeline: what its replay is off by cancels out.
   return bounded(share, input.assumed_step_ms, predict::critical_path_ms(changed));
@@ -33,15 +40,16 @@ double loader_floor_ms(const RuleInput& input, const predict::LoaderReplayInput&
   const double hand_over_ns = loader.hand_over.measured && !loader.setting.pin
                                   ? loader.hand_over.take_ns + loader.hand_over.finish_ns
                                   : 0;
+  const double think_ns = demand.think_ns * quick_part(input.rank, attribute::Group::Input);
   const double floor_ms =
-      std::max({cpu_ns, workers_ns, demand.think_ns + hand_over_ns}) * loader.batches_per_step / 1e6;
+      std::max({cpu_ns, workers_ns, think_ns + hand_over_ns}) * loader.batches_per_step / 1e6;
   return std::max(floor_ms, input.device_floor_ms());
 }
 
 double loader_ceiling(const RuleInput& input, const predict::LoaderReplayInput& loader, double share,
                       int most_workers) {
   const double floor_ms = loader_floor_ms(input, loader, most_workers);
-  const double ceiling = ceiling_without(input, share);
+  const double ceiling = ceiling_without_input(input, share);
   return std::max(1.0, floor_ms > 0 ? std::min(ceiling, input.now_ms / floor_ms) : ceiling);
 }
 

@@ -9,7 +9,10 @@ namespace gpuwatch::advise {
 
 // If the step lost `share` of its time, and the device's work stayed: never beyond its critical path.
 double ceiling_without(const RuleInput& input, double share);
-// The same where the device's work becomes that of `changed`.
+// If less waiting for data takes `share` off the step, and the rest takes as long as in the quickest steps:
+// input code takes cores and caches from training.
+double ceiling_without_input(const RuleInput& input, double share);
+// The first where the device's work becomes that of `changed`.
 double ceiling_without(const RuleInput& input, double share, const predict::StreamReplayInput& changed);
 
 // What no setting of the loader takes out of a step: its CPU time on the cores that can be had, the training

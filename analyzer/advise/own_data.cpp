@@ -156,7 +156,7 @@ std::optional<Finding> own_data_finding(const Rule& rule, const RuleInput& input
                      io::printable(data.mount->type)),
          data.reading > 0 ? 100 * data.remote / data.reading : 0, "%"});
   finding.fix.location = data.line.location();
-  finding.ceiling_speedup = ceiling_without(input, data.share.high);
+  finding.ceiling_speedup = ceiling_without_input(input, data.share.high);
   set_verdict(finding, input, data);
   return finding;
 }

@@ -38,7 +38,7 @@ std::optional<Finding> slow_sampler(const Rule& rule, const RuleInput& input) {
   predict::LoaderSetting setting = input.loader_setting();
   setting.draw_factor = 0;
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
-  if (!finding.prediction) finding.ceiling_speedup = ceiling_without(input, share);
+  if (!finding.prediction) finding.ceiling_speedup = ceiling_without_input(input, share);
   return finding;
 }
 

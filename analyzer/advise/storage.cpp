@@ -50,7 +50,7 @@ double ceiling_without_reading(const RuleInput& input) {
   const double now = expected_step_ms(input, *input.loader, setting);
   setting.io_factor = 0;
   const double after = expected_step_ms(input, *input.loader, setting);
-  const double bound = ceiling_without(input, input.rank.share(Group::Input));
+  const double bound = ceiling_without_input(input, input.rank.share(Group::Input));
   return std::clamp(after > 0 ? now / after : bound, 1.0, bound);
 }
 

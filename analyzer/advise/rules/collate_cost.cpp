@@ -73,7 +73,8 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
   if (finding.prediction)
     finding.prediction->assumptions.emplace_back(
         "collating takes no time (stacking tensors of one shape takes almost none)");
-  if (!finding.prediction) finding.ceiling_speedup = ceiling_without(input, std::min(waits, 1 - after / now));
+  if (!finding.prediction)
+    finding.ceiling_speedup = ceiling_without_input(input, std::min(waits, 1 - after / now));
   return finding;
 }
 
@@ -98,7 +99,7 @@ std::optional<Finding> slow_transfer(const RuleInput& input, double waits) {
   finding.fix.summary = "Return a few large tensors from collate_fn, not lists, strings or NumPy arrays";
   finding.fix.snippet =
       "return torch.as_tensor(array)  # tensors move through shared memory, other objects are pickled";
-  finding.ceiling_speedup = ceiling_without(input, waits);
+  finding.ceiling_speedup = ceiling_without_input(input, waits);
   return finding;
 }
 

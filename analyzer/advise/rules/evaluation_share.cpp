@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/quick_steps.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/model/phases.h"
 
@@ -96,7 +97,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       factor);
   if (const model::Loader* loader = evaluation_loader(input, phases)) finding.fix.location = loader->location;
   if (finding.fix.location.empty()) finding.fix.location = where_it_begins(input, phases);
-  finding.ceiling_speedup = 1 / (1 - share);
+  // The steps after an evaluation are slow ones: caches are cold, and workers may start again.
+  finding.ceiling_speedup = 1 / ((1 - share) * quick_part(input.rank));
   finding.is_of_the_run = true;
   return finding;
 }

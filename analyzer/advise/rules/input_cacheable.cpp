@@ -77,7 +77,7 @@ std::optional<Finding> pipeline(const RuleInput& input) {
       "memory";
   finding.fix.snippet = "dataset = dataset.map(decode).cache().shuffle(1000).batch(32)";
   finding.fix.location = loader->location;
-  finding.ceiling_speedup = ceiling_without(input, lost);
+  finding.ceiling_speedup = ceiling_without_input(input, lost);
   return finding;
 }
 

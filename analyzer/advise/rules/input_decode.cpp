@@ -121,7 +121,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
   name_worst_function(finding, input);
-  finding.ceiling_speedup = ceiling_without(input, input.rank.share(attribute::Group::Input));
+  finding.ceiling_speedup = ceiling_without_input(input, input.rank.share(attribute::Group::Input));
   return finding;
 }
 

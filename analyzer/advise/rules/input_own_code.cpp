@@ -115,7 +115,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.fix.summary = change.summary;
   if (waits.call != model::kNone)
     finding.fix.location = call_location(input.run, process, process.training_thread, waits.call);
-  finding.ceiling_speedup = ceiling_without(input, lost);
+  finding.ceiling_speedup = ceiling_without_input(input, lost);
   return finding;
 }
 

@@ -115,7 +115,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.fix.change = NamedChange{std::string(advice->setting), std::string(advice->value)};
   finding.fix.snippet = advice->snippet;
   finding.fix.location = pipeline.location_for(*advice);
-  finding.ceiling_speedup = ceiling_without(input, lost);
+  finding.ceiling_speedup = ceiling_without_input(input, lost);
   return finding;
 }
 

@@ -144,7 +144,8 @@ TEST(ReadScaling, OneReaderTellsNothingOfMore) {
   EXPECT_EQ(first.id, "dataloader-workers");
   EXPECT_FALSE(first.prediction);
   ASSERT_TRUE(first.ceiling_speedup);
-  EXPECT_LE(*first.ceiling_speedup, 8.01);  // 32 ms to make, 4 to use
+  // 32 ms to make, 4 to use; the quickest steps use a little less.
+  EXPECT_LE(*first.ceiling_speedup, 8.02);
   EXPECT_GT(*first.ceiling_speedup, 4);
   // Eight would never be idle.
   EXPECT_EQ(first.fix.summary,

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// How quick the steps of a run can be.
+#include "analyzer/advise/quick_steps.h"
+
+#include <gtest/gtest.h>
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Group;
+
+// Of each step the time that it waits for data, and the time that it computes.
+attribute::RankAttribution steps_of(size_t count, double (*wait_ms)(size_t), double (*compute_ms)(size_t)) {
+  attribute::RankAttribution rank;
+  for (size_t i = 0; i < count; ++i) {
+    attribute::StepAttribution step;
+    step.times[size_t(attribute::Category::InputWakeup)] = model::Ns(wait_ms(i) * 1e6);
+    step.times[size_t(attribute::Category::Compute)] = model::Ns(compute_ms(i) * 1e6);
+    rank.steps.push_back(step);
+  }
+  return rank;
+}
+
+double ten(size_t) {
+  return 10;
+}
+double ten_to_thirty(size_t i) {
+  return 10 + 20 * double(i % 100) / 100;
+}
+
+TEST(QuickSteps, AreNotKnownOfAShortRun) {
+  EXPECT_EQ(quick_part(steps_of(0, ten, ten)), 1);
+  EXPECT_EQ(quick_part(steps_of(19, ten, ten_to_thirty)), 1);
+  EXPECT_LT(quick_part(steps_of(20, ten, ten_to_thirty)), 1);
+}
+
+TEST(QuickSteps, AreStepsWhereAllAreEqual) {
+  EXPECT_EQ(quick_part(steps_of(100, ten, ten)), 1);
+}
+
+TEST(QuickSteps, AreTheTwentiethOfThem) {
+  EXPECT_NEAR(quick_part(steps_of(100, ten, ten_to_thirty), Group::Input), 11 / 19.9, 0.001);
+  EXPECT_NEAR(quick_part(steps_of(100, ten, ten_to_thirty)), 21 / 29.9, 0.001);
+}
+
+// Waits that differ say nothing of the rest.
+TEST(QuickSteps, LeaveOutWhatIsRemoved) {
+  EXPECT_EQ(quick_part(steps_of(100, ten_to_thirty, ten), Group::Input), 1);
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise
