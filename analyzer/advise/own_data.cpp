@@ -7,8 +7,8 @@
 #include <map>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/steady_time.h"
 #include "analyzer/io/printable.h"
-#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -20,19 +20,6 @@ using model::TimeSpan;
 using trace::OpClass;
 
 constexpr double kMostOfIt = 0.5;
-
-// The steps or, without any, everything from the first sample on: importing is over then.
-std::vector<TimeSpan> observed(const RuleInput& input) {
-  std::vector<TimeSpan> spans;
-  for (const attribute::StepAttribution& step : input.rank.steps)
-    spans.push_back({step.step.begin, step.step.end});
-  if (!spans.empty()) return spans;
-  const TimeSpan all{input.process.start, input.process.last_seen + 1};
-  const auto samples = model::training_samples(input.process, {all});
-  if (samples.empty()) return {};
-  const auto first = std::ranges::min_element(samples, {}, &model::WorkerStack::time);
-  return {{(*first)->time, all.end}};
-}
 
 bool reads(OpClass op_class) {
   return op_class == OpClass::Open || op_class == OpClass::Stat || op_class == OpClass::Read ||
@@ -122,7 +109,7 @@ OwnDataCause cause_of(const OwnData& data) {
 
 std::optional<OwnData> own_data(const RuleInput& input) {
   if (input.device || input.device_hidden() || !input.process.loaders.empty()) return std::nullopt;
-  const std::vector<TimeSpan> spans = observed(input);
+  const std::vector<TimeSpan> spans = steady_time(input);
   const auto seen = model::own_input(input.run, input.process, spans);
   if (!seen || seen->share.low < kLeastOwnData) return std::nullopt;
   OwnData data;

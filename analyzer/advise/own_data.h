@@ -12,7 +12,7 @@
 namespace gpuwatch::advise {
 
 struct OwnData {
-  model::SampledShare share;  // of the steps or, where none were seen, of the time since the first sample
+  model::SampledShare share;  // of the time that stands for the run (steady_time.h)
   // Of the same time: the training thread's recorded calls that open, find, read and receive, and the part of
   // them that is remote.
   double reading = 0, remote = 0;

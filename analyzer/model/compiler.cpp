@@ -3,19 +3,30 @@
 
 #include <algorithm>
 #include <string_view>
+#include <unordered_map>
+
+#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::model {
 namespace {
 
 // Frames that are only there while the compiler runs: those of compiled code are in all its calls.
 // A stack keeps its innermost frames only, so each part of the compiler has to be known.
-constexpr std::string_view kCompilerFrames[] = {
-    "torch/_dynamo/convert_frame.py",   "torch/_dynamo/symbolic_convert.py",
-    "torch/_dynamo/variables/",         "torch/_functorch/_aot_autograd/graph_compile.py",
-    "torch/_inductor/async_compile.py", "torch/_inductor/codegen/",
-    "torch/_inductor/cpp_builder.py",   "torch/_inductor/fx_passes/",
-    "torch/_inductor/graph.py",         "torch/_inductor/scheduler.py",
-    "triton/compiler/compiler.py",      "jax/_src/compiler.py"};
+constexpr std::string_view kCompilerFrames[] = {"torch/_dynamo/convert_frame.py",
+                                                "torch/_dynamo/symbolic_convert.py",
+                                                "torch/_dynamo/variables/",
+                                                "torch/_functorch/_aot_autograd/graph_compile.py",
+                                                "torch/_inductor/async_compile.py",
+                                                "torch/_inductor/codegen/",
+                                                "torch/_inductor/cpp_builder.py",
+                                                "torch/_inductor/fx_passes/",
+                                                "torch/_inductor/graph.py",
+                                                "torch/_inductor/scheduler.py",
+                                                "triton/compiler/compiler.py",
+                                                "jax/_src/compiler.py",
+                                                "jax/_src/interpreters/mlir.py",
+                                                "tensorflow/python/framework/func_graph.py",
+                                                "numba/core/compiler"};
 
 // The recorder takes no stack of calls below 1 ms; half of it, because clocks differ. Most calls are shorter.
 constexpr Ns kLeastStall = 500'000;
@@ -23,6 +34,15 @@ constexpr Ns kLeastStall = 500'000;
 bool is_of_compiler(std::string_view text) {
   return std::ranges::any_of(
       kCompilerFrames, [text](std::string_view frame) { return text.find(frame) != std::string_view::npos; });
+}
+
+// The user's line below the compiler's frames.
+std::optional<StackFrame> compiled_line(std::vector<StackFrame> frames) {
+  const auto outermost = std::find_if(frames.rbegin(), frames.rend(),
+                                      [](const StackFrame& frame) { return is_of_compiler(frame.file); });
+  frames.erase(frames.begin(), outermost.base());
+  const auto users = std::ranges::find_if(frames, is_users);
+  return users == frames.end() ? std::nullopt : std::optional(*users);
 }
 
 }  // namespace
@@ -35,13 +55,35 @@ bool is_in_compiler(const Run& run, const Thread& thread, const HostCall& call) 
 
 std::optional<StackFrame> compiled_line_of(const Run& run, const Thread& thread, const HostCall& call) {
   const std::string* stack = stack_of(run, thread, call);
-  if (!stack) return std::nullopt;
-  std::vector<StackFrame> frames = frames_of(*stack);
-  const auto outermost = std::find_if(frames.rbegin(), frames.rend(),
-                                      [](const StackFrame& frame) { return is_of_compiler(frame.file); });
-  frames.erase(frames.begin(), outermost.base());
-  const auto users = std::ranges::find_if(frames, is_users);
-  return users == frames.end() ? std::nullopt : std::optional(*users);
+  return stack ? compiled_line(frames_of(*stack)) : std::nullopt;
+}
+
+std::optional<CompilerSamples> compiler_samples(const Run& run, const Process& process,
+                                                const std::vector<TimeSpan>& intervals) {
+  CompilerSamples seen;
+  std::unordered_map<uint32_t, bool> known;
+  FunctionTallies lines;
+  double all = 0, compiling = 0;
+  bool was_in_compiler = true;  // what had begun before is no spell of its own
+  std::vector<const WorkerStack*> samples = training_samples(process, intervals);
+  std::ranges::sort(samples, {}, &WorkerStack::time);
+  for (const WorkerStack* sample : samples) {
+    const auto text = run.texts.find(sample->text);
+    if (text == run.texts.end()) continue;
+    const auto [in_compiler, is_new] = known.try_emplace(sample->text);
+    if (is_new) in_compiler->second = is_of_compiler(text->second);
+    const double weight = double(std::max<Ns>(0, sample->weight));
+    all += weight;
+    seen.spells += in_compiler->second && !was_in_compiler;
+    was_in_compiler = in_compiler->second;
+    if (!in_compiler->second) continue;
+    compiling += weight;
+    if (const auto line = compiled_line(frames_of(text->second))) lines.add(*line, weight);
+  }
+  if (samples.size() < kLeastStackSamples || compiling <= 0) return std::nullopt;
+  seen.share = sampled_share(compiling / all, double(samples.size()));
+  if (const auto by_share = lines.by_share(); !by_share.empty()) seen.line = by_share.front().frame;
+  return seen;
 }
 
 }  // namespace gpuwatch::model

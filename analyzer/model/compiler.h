@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Calls that a compiler of the job made (torch.compile, Triton, JAX), by the Python stack recorded with them:
-// waits for its processes, files of its cache. Pure functions.
+// What a compiler of the job did (torch.compile, Triton, JAX, TensorFlow), by the Python stacks recorded with
+// its calls (waits for its processes, files of its cache), and by stack samples of the training thread, which
+// also see one that makes no call. Pure functions.
 #pragma once
 
 #include <optional>
+#include <vector>
 
 #include "analyzer/model/run.h"
+#include "analyzer/model/sampled_share.h"
 #include "analyzer/model/stacks.h"
 
 namespace gpuwatch::model {
@@ -15,5 +18,15 @@ bool is_in_compiler(const Run& run, const Thread& thread, const HostCall& call);
 
 // The user's line that had its code compiled.
 std::optional<StackFrame> compiled_line_of(const Run& run, const Thread& thread, const HostCall& call);
+
+struct CompilerSamples {
+  SampledShare share;  // of the samples
+  size_t spells = 0;   // times that samples showed the compiler after one that did not
+  StackFrame line;     // the user's, that most of it was for; without a file where no sample has one
+};
+
+// Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without a compiler.
+std::optional<CompilerSamples> compiler_samples(const Run& run, const Process& process,
+                                                const std::vector<TimeSpan>& intervals);
 
 }  // namespace gpuwatch::model

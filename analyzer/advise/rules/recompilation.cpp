@@ -6,6 +6,7 @@
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/recurrence.h"
 #include "analyzer/advise/remedy_words.h"
+#include "analyzer/advise/steady_time.h"
 #include "analyzer/model/compiler.h"
 #include "analyzer/model/quantile.h"
 
@@ -20,11 +21,14 @@ using model::Ns;
 using trace::OpClass;
 
 constexpr double kLeastShare = 0.05;
+constexpr size_t kLeastSpells = 3;
 constexpr size_t kMostLookedAt = 64;  // one that has a place is enough
 
 constexpr Threshold kThresholds[] = {
     {"time for compiling and loading code", kLeastShare, "of the step", "XProf's lower band"},
     kGoesOn,
+    {"or times that stack samples of the training thread enter a compiler", double(kLeastSpells),
+     "in the second half of the run", "fewer may be one long compilation"},
 };
 
 enum class Kind { kNone, kCode, kGraph };
@@ -134,7 +138,7 @@ std::string location_of(const RuleInput& input, const Compilations& found) {
   return "";
 }
 
-std::optional<Finding> evaluate(const RuleInput& input) {
+std::optional<Finding> by_calls(const RuleInput& input) {
   if (input.rank.steps.empty()) return std::nullopt;
   const model::TimeSpan steps{input.rank.steps.front().step.begin, input.rank.steps.back().step.end};
   const Compilations found = compilations_of(input, steps);
@@ -161,6 +165,37 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   return finding;
 }
 
+void set_verdict(Finding& finding, double share) {
+  finding.verdict = Verdict{
+      "host-bound", fmt::format("HOST-BOUND: code is compiled again {:.0f}% of the time", 100 * share),
+      *finding.ceiling_speedup, attribute::Bottleneck::Host};
+}
+
+// A compiler that makes no call that is recorded: that of JAX and of TensorFlow, and torch.compile without a
+// GPU. Where a GPU computes meanwhile, a sample does not tell what compiling costs.
+std::optional<Finding> by_samples(const RuleInput& input) {
+  if (input.device || input.device_hidden()) return std::nullopt;
+  const auto seen = model::compiler_samples(input.run, input.process, later_time(input));
+  if (!seen || seen->share.low < kLeastShare || seen->spells < kLeastSpells) return std::nullopt;
+  Finding finding = make_finding(kRecompilation, input, seen->share.share);
+  finding.bottleneck = attribute::Bottleneck::Host;
+  finding.title = fmt::format("Recompilation: code is compiled again and again, {:.0f}% of the time",
+                              100 * seen->share.share);
+  finding.evidence = {
+      {"stack samples in a compiler", 100 * seen->share.share, "% in the second half of the run"},
+      {"times that it was seen to begin, at least", double(seen->spells), ""}};
+  name_fix(finding, input, false);
+  if (!seen->line.file.empty()) finding.fix.location = seen->line.location();
+  finding.ceiling_speedup = 1 / (1 - std::min(seen->share.high, 0.99));
+  if (input.rank.steps.empty()) set_verdict(finding, seen->share.share);
+  return finding;
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  auto finding = by_calls(input);
+  return finding ? finding : by_samples(input);
+}
+
 }  // namespace
 
 const Rule kRecompilation{
@@ -170,11 +205,13 @@ const Rule kRecompilation{
     "Module loads, graph captures, or calls below a compiler's Python frames (torch.compile, Triton) in "
     "several steps also of the second half of the run, with the time since the thread's last launch, copy, "
     "synchronization or batch, as far as the GPU idles and these steps are longer than the others. "
-    "Compiling at the first steps is warm-up.",
+    "Without a GPU, stack samples of the training thread in a compiler (also that of JAX and TensorFlow), in "
+    "the second half of the run. Compiling at the first steps is warm-up.",
     "Batches of one shape, `torch.compile(dynamic=True)`, graphs that are captured once for each shape.",
     kThresholds,
     evaluate,
     {attribute::Category::Compile, attribute::Category::HostCompute, attribute::Category::LaunchDispatch,
-     attribute::Category::Compute}};
+     attribute::Category::Compute},
+    true};
 
 }  // namespace gpuwatch::advise

@@ -512,6 +512,44 @@ TEST(Recompilation, KnowsACompilerByItsFrames) {
   EXPECT_FALSE(is_found("torch/_dynamo/eval_frame.py:700 compile_wrapper")) << "a call of compiled code";
 }
 
+// A job of 20 s without a GPU, whose training thread is sampled 10 times a second: in `frame`, called from
+// the script, when `is_there`; else in the script alone.
+Job sampled_job(const char* frame, const std::function<bool(int sample)>& is_there) {
+  constexpr Ns kTenth = 100'000'000;
+  constexpr uint32_t kThere = 71, kElsewhere = 72;
+  Job job = test::make_loader_job({.workers = 0});
+  model::Process& process = job.process();
+  process.epochs.clear();
+  process.loaders.clear();
+  job.rank().steps.clear();
+  job.rank().series.steps.clear();
+  process.start = 0;
+  process.last_seen = 200 * kTenth;
+  job.run.texts[kThere] = std::string("/v/site-packages/") + frame + "\n/home/a/train.py:30 main";
+  job.run.texts[kElsewhere] = "/home/a/train.py:33 main";
+  for (int i = 0; i < 200; ++i)
+    process.threads[0].worker_stacks.push_back(
+        {i * kTenth, kTenth, is_there(i) ? kThere : kElsewhere, process.pid});
+  return job;
+}
+
+TEST(Recompilation, IsSeenInSamplesWhereNoCallIsRecorded) {
+  constexpr const char* kCompiles = "jax/_src/compiler.py:400 backend_compile_and_load";
+  const auto mostly = [](int sample) { return sample % 5 != 0; };
+  const Job job = sampled_job(kCompiles, mostly);
+  const Found found(job, "recompilation");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->fix.location, "/home/a/train.py:30");
+  EXPECT_GE(*found->ceiling_speedup, 5);
+  EXPECT_LT(*found->ceiling_speedup, 20);
+  EXPECT_EQ(advise::diagnose(job.run, job.ranks).verdict.id, "host-bound");
+  EXPECT_FALSE(Found(sampled_job("jax/_src/pjit.py:139 _run_python_pjit", mostly), "recompilation"));
+  EXPECT_FALSE(Found(sampled_job(kCompiles, [](int sample) { return sample < 95; }), "recompilation"))
+      << "warm-up";
+  EXPECT_FALSE(Found(sampled_job(kCompiles, [](int sample) { return sample / 30 == 4; }), "recompilation"))
+      << "one long compilation";
+}
+
 // Four convolution kernels, each waited for, and one of training.
 Job searching_job(bool waits, const std::function<std::string(size_t step, size_t kernel)>& name) {
   std::vector<Action> step;
