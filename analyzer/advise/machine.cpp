@@ -5,6 +5,7 @@
 #include <charconv>
 #include <cmath>
 
+#include "analyzer/advise/worker_bound.h"
 #include "analyzer/model/cpu_time.h"
 
 namespace gpuwatch::advise {
@@ -90,6 +91,10 @@ std::optional<MachineUse> machine_use(const RuleInput& input) {
   add_machine(*samples.front(), *samples.back(), use);
   add_levels(samples, use);
   return use;
+}
+
+bool fills_cores(const RuleInput& input, const MachineUse& use) {
+  return use.job_cores >= kFullCores * cores_of_rank(input) * input.ranks_on_host;
 }
 
 double number_fact(const model::Process& process, const char* key) {

@@ -28,6 +28,11 @@ struct MachineUse {
 // nullopt: fewer than two samples within the recorded steps.
 std::optional<MachineUse> machine_use(const RuleInput& input);
 
+// The job's processes on this machine use most of the cores that they may use together: some always wait for
+// the slower of two processes.
+bool fills_cores(const RuleInput& input, const MachineUse& use);
+inline constexpr double kFullCores = 0.85;  // of them
+
 // CPU cores that the container's quota allows; 0: no quota, or not known.
 double cpu_quota(const model::Process& process);
 

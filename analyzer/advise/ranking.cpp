@@ -50,13 +50,14 @@ bool is_predicted_better(const Finding& a, const Finding& b) {
 
 // Or neither is predicted, and `a` is an option of the loader: the bound of that comes from a replay, the
 // other from a share. Not where the other could make twice as much of it: nine workers that wait for small
-// files on a remote mount gained 7 times, packing the files 32 times.
+// files on a remote mount gained 7 times, packing the files 32 times. Nor where the other ends the reads that
+// workers only share: whether storage serves more of them is as open.
 bool is_better_known(const Finding& a, const Finding& b) {
-  constexpr double kMuchMore = 2;
+  const double much_more = std::holds_alternative<StorageChange>(b.fix.change) ? 1 : 2;
   if (!a.bottleneck || a.bottleneck != b.bottleneck || b.prediction) return false;
   if (a.prediction) return is_predicted_better(a, b);
   return is_option(a) && !is_option(b) &&
-         b.ceiling_speedup.value_or(1) < kMuchMore * a.ceiling_speedup.value_or(1);
+         b.ceiling_speedup.value_or(1) < much_more * a.ceiling_speedup.value_or(1);
 }
 
 // Gains that differ by less than 1% of the step are equal: then the order of rules.def decides.

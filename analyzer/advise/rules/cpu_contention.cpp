@@ -42,9 +42,23 @@ void blame_others(Finding& finding, const RuleInput& input, const MachineUse& us
   finding.prediction = prediction_with_cpu(input, use, double(input.process.cpu_count));
 }
 
+int fewer_workers(const RuleInput& input) {
+  return std::max(1, std::min(input.loader->setting.workers - 1, int(input.process.cpu_count) - 1));
+}
+
+// Where the job fills the cores, its work takes as long with fewer workers, unless the replay knows better:
+// cheaper transforms are what helps then (input-decode).
+bool do_fewer_workers_help(const RuleInput& input, const MachineUse& use) {
+  if (!fills_cores(input, use)) return true;
+  predict::LoaderSetting setting = input.loader_setting();
+  const double now = expected_step_ms(input, *input.loader, setting);
+  setting.workers = fewer_workers(input);
+  return now >= kLeastSpeedup * expected_step_ms(input, *input.loader, setting);
+}
+
 void blame_workers(Finding& finding, const RuleInput& input, const MachineUse& use, double delay) {
   const int workers = input.loader->setting.workers;
-  const int fits = std::max(1, std::min(workers - 1, int(input.process.cpu_count) - 1));
+  const int fits = fewer_workers(input);
   finding.title = fmt::format(
       "CPU contention: {} loader workers compete with the training thread, "
       "which waits for a core {:.0f}% of the time",
@@ -71,7 +85,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (delay < kLeastDelay || lost < kLeastLost) return std::nullopt;
   const bool has_workers = input.loader && input.loader->setting.workers > 1;
   const bool by_others = use->other_cores >= kLeastOthers;
-  const bool by_workers = has_workers && use->worker_cores >= kLeastWorkers;
+  const bool by_workers =
+      has_workers && use->worker_cores >= kLeastWorkers && do_fewer_workers_help(input, *use);
   if (!by_others && !by_workers) return std::nullopt;
 
   Finding finding = make_finding(kCpuContention, input, lost);

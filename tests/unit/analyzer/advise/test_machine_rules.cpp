@@ -138,6 +138,28 @@ TEST(CpuContention, BlamesTheJobsOwnWorkers) {
     EXPECT_NE(setting_name(it.fix.change), "CPU affinity") << it.id;
 }
 
+// Two workers and training that computes on both cores: what it hardly waits for still costs it its cores.
+TEST(FullCores, AreTheTransformsNotTheWorkers) {
+  const auto job_with = [](double job_cores, double worker_cores) {
+    test::Job job = test::make_loader_job({.workers = 2,
+                                           .batches = 400,
+                                           .cpu_count = 2,
+                                           .cpu_share = 1,
+                                           .service_ms = [](size_t) { return 8.0; },
+                                           .think_ms = [](size_t) { return 10.0; }});
+    sample(job, {.cores = 2, .job_cores = job_cores, .worker_cores = worker_cores, .run_delay_s = 0.3});
+    return diagnose_job(job);
+  };
+  const Diagnosis full = job_with(1.9, 0.8);
+  const Finding* decode = find(full, "input-decode");
+  ASSERT_NE(decode, nullptr);
+  EXPECT_EQ(find(full, "cpu-contention"), nullptr);
+  EXPECT_NEAR(decode->lost_share, 1 - 1.1 / 2, 0.01);
+  EXPECT_GE(*decode->ceiling_speedup, 2 / 1.1 - 0.01);
+  EXPECT_EQ(find(job_with(1.5, 0.6), "input-decode"), nullptr) << "cores are left";
+  EXPECT_EQ(find(job_with(1.9, 0.5), "input-decode"), nullptr) << "most is training's";
+}
+
 TEST(MemoryPressureHost, ByPressureOrBySwapping) {
   const Diagnosis pressed = diagnose_job(training({.memory_stall_s = 0.25}));
   const Finding* finding = find(pressed, "memory-pressure-host");

@@ -51,6 +51,16 @@ TEST(Ranking, AnOptionComesFirstUnlessTheCodeCouldBringTwiceAsMuch) {
   EXPECT_EQ(first_of({bound("input-small-files", Bottleneck::Input, 31), workers}), "input-small-files");
 }
 
+TEST(Ranking, EndingTheReadsComesBeforeMoreReaders) {
+  const Finding workers =
+      bound("dataloader-workers", Bottleneck::Input, 6, LoaderChange{LoaderOption::kNumWorkers, 9});
+  const auto copy = [](double speedup) {
+    return bound("input-remote-storage", Bottleneck::Input, speedup, StorageChange{"local"});
+  };
+  EXPECT_EQ(first_of({workers, copy(8)}), "input-remote-storage");
+  EXPECT_EQ(first_of({workers, copy(5)}), "dataloader-workers");
+}
+
 TEST(Ranking, APredictionComesBeforeAnyBoundOfTheSameBottleneck) {
   const Finding sync = predicted("sync-per-step", Bottleneck::Host, 1.3);
   EXPECT_EQ(first_of({bound("host-work", Bottleneck::Host, 31), sync}), "sync-per-step");
