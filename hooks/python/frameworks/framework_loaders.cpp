@@ -160,6 +160,7 @@ struct GraphCall {
     PyObject* result = g_api.PyObject_Call(original, args, keywords);
     if (--t_framework.graph_calls == 0) take_graph_waits();
     note_computing("TensorFlow");
+    context::maybe_sample(base::ticks());  // fit() asks for its batches in the graph, on a thread of its pool
     return result;
   }
 };
