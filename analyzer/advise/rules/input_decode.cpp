@@ -4,8 +4,10 @@
 #include <algorithm>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/machine.h"
 #include "analyzer/advise/own_data.h"
+#include "analyzer/advise/unseen_pipeline.h"
 #include "analyzer/advise/worker_bound.h"
 #include "analyzer/model/stacks.h"
 #include "analyzer/model/training_stacks.h"
@@ -37,6 +39,8 @@ constexpr Threshold kThresholds[] = {
     {"cores that are filled", kFullCores, "of those that the job may use",
      "some always wait for the slower of two processes"},
     kOwnDataShare,
+    {"or waiting for tf.data, Keras and the GIL, where they fill the cores or hold it",
+     UnseenPipeline::kLeastWait, "of the step", "XProf's lower band"},
 };
 
 bool is_most_of_the_stall(const attribute::RankAttribution& rank) {
@@ -106,6 +110,39 @@ std::optional<Finding> without_loader(const RuleInput& input) {
   return finding;
 }
 
+// tf.data and Keras: their threads work in the training process.
+std::optional<Finding> in_pipeline(const RuleInput& input, const UnseenPipeline& pipeline) {
+  const double lost = pipeline.wait_share + pipeline.gil_share;
+  const bool is_on_cpu = input.rank.device == model::kNone && !input.device_hidden();
+  if (!is_on_cpu || !pipeline.is_at_its_limit() || lost < UnseenPipeline::kLeastWait) return std::nullopt;
+  const model::Loader& loader = *input.configured_loader();
+  Finding finding = make_finding(kInputDecode, input, lost);
+  finding.bottleneck = attribute::Bottleneck::Input;
+  finding.explains = finding.explains | attribute::CategorySet{attribute::Category::Gil};
+  const std::string_view name = framework_name(loader.framework);
+  finding.title =
+      pipeline.holds_gil()
+          ? fmt::format(
+                "CPU transforms: Python code that makes the data of {} holds the GIL, which training "
+                "waits for {:.0f}% of each step",
+                name, 100 * pipeline.gil_share)
+          : fmt::format("CPU transforms: {} and training fill the CPU cores, {}", name,
+                        stall_words(input, pipeline.wait_share));
+  finding.evidence = {{"data stall", 100 * pipeline.wait_share, "% of the step"}};
+  if (pipeline.holds_gil())
+    finding.evidence.push_back({"training waits for the GIL", 100 * pipeline.gil_share, "% of the step"});
+  if (pipeline.cores > 0) finding.evidence.push_back({"CPU used by this job", pipeline.cores, "cores"});
+  finding.evidence.push_back({"CPU available to this job", double(input.process.cpu_count), "cores"});
+  finding.fix.summary =
+      "Do less work for each sample: on whole batches (batch before map, NumPy instead of Python loops), "
+      "cheaper or precomputed transforms, or .cache() if the data fits in memory";
+  finding.fix.change = NamedChange{"transforms", ""};
+  finding.fix.location = loader.location;
+  if (const auto code = model::sample_code(loader)) finding.fix.location = code->location();
+  finding.ceiling_speedup = ceiling_without_pipeline(input, pipeline);
+  return finding;
+}
+
 // Of the step, what transforms cost training with a worker on every core.
 double share_left(const RuleInput& input) {
   predict::LoaderSetting setting = setting_before(input, *input.loader);
@@ -151,6 +188,7 @@ void blame_full_cores(Finding& finding, const MachineUse& use, double share) {
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
+  if (const auto pipeline = unseen_pipeline(input)) return in_pipeline(input, *pipeline);
   if (!input.loader) return without_loader(input);
   const predict::BatchCost mean = predict::mean_batch(*input.loader);
   if (mean.service_ns <= 0 || mean.cpu_ns / mean.service_ns < kLeastCpuShare) return std::nullopt;
@@ -170,7 +208,9 @@ const Rule kInputDecode{
     "input-decode",
     "Decoding and augmentation need more CPU time than the cores can give, so no loader setting helps.",
     "Fetches are mostly CPU time, and the simulated replay with a worker on every core still waits for data, "
-    "or trains more slowly on the cores that they leave, because workers and training fill them. Or no "
+    "or trains more slowly on the cores that they leave, because workers and training fill them. Or "
+    "training waits for tf.data or Keras, whose threads work in its process, and they fill the cores or hold "
+    "the GIL. Or no "
     "loader is seen, and the training thread was sampled in a generator of the script, an iterator or a "
     "function named for it (`get_batch`), where it mostly computes.",
     "Cheaper, cached or precomputed transforms, source files of the size that training uses, or transforms "

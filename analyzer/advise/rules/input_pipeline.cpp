@@ -8,7 +8,7 @@
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/loader_words.h"
-#include "analyzer/advise/rule.h"
+#include "analyzer/advise/unseen_pipeline.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/cpu_time.h"
 #include "analyzer/model/stacks.h"
@@ -95,10 +95,17 @@ const Advice* advice_for(const RuleInput& input, const Pipeline& pipeline, doubl
   return of_gil ? of_gil : pipeline.find(kAdvice);
 }
 
+// Not only the same work on more threads.
+bool saves_work(const Advice& advice) {
+  constexpr std::string_view kSaves[] = {"cache", "tf.py_function", "tf.numpy_function"};
+  return std::ranges::find(kSaves, advice.setting) != std::end(kSaves);
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
+  const auto unseen = unseen_pipeline(input);  // recorded fetches: other rules say more
+  if (!unseen) return std::nullopt;
   const model::Loader* loader = input.configured_loader();
-  if (!loader || input.loader) return std::nullopt;  // recorded fetches: other rules say more
-  const double lost = input.rank.steady_input_share();
+  const double lost = unseen->wait_share;
   const Pipeline pipeline(*loader);
   const Advice* advice = advice_for(input, pipeline, lost);
   if (lost < kLeastInputShare || !advice) return std::nullopt;
@@ -115,7 +122,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.fix.change = NamedChange{std::string(advice->setting), std::string(advice->value)};
   finding.fix.snippet = advice->snippet;
   finding.fix.location = pipeline.location_for(*advice);
-  finding.ceiling_speedup = ceiling_without_input(input, lost);
+  finding.ceiling_speedup =
+      saves_work(*advice) ? ceiling_without_input(input, lost) : ceiling_on_all_cores(input, *unseen);
   return finding;
 }
 

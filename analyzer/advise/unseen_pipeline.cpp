@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/unseen_pipeline.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/machine.h"
+#include "analyzer/advise/worker_bound.h"
+
+namespace gpuwatch::advise {
+
+namespace {
+
+bool runs_python(const model::Loader& loader) {
+  constexpr std::string_view kPython[] = {"from_generator", "py_function", "numpy_function"};
+  return loader.class_name.find("PyDataset") != std::string::npos ||
+         std::ranges::any_of(kPython, [&](std::string_view words) {
+           return loader.dataset.find(words) != std::string::npos;
+         });
+}
+
+}  // namespace
+
+std::optional<UnseenPipeline> unseen_pipeline(const RuleInput& input) {
+  const model::Loader* loader = input.configured_loader();
+  if (!loader || input.loader) return std::nullopt;
+  UnseenPipeline pipeline;
+  pipeline.wait_share = input.rank.steady_input_share();
+  if (runs_python(*loader)) pipeline.gil_share = input.rank.share(attribute::Category::Gil);
+  if (const auto use = machine_use(input)) {
+    pipeline.cores = use->job_cores;
+    pipeline.fills_cores = fills_cores(input, *use);
+  }
+  return pipeline;
+}
+
+double ceiling_without_pipeline(const RuleInput& input, const UnseenPipeline& pipeline) {
+  constexpr double kLeastLeft = 0.5;
+  const double rest = 1 - std::min(1.0, pipeline.wait_share + pipeline.gil_share);
+  const bool competes = input.rank.device == model::kNone && pipeline.is_at_its_limit();
+  return ceiling_without_input(input, 1 - rest * (competes ? kLeastLeft : 1));
+}
+
+double ceiling_on_all_cores(const RuleInput& input, const UnseenPipeline& pipeline) {
+  const double ceiling = ceiling_without_input(input, pipeline.wait_share);
+  const double cores = cores_of_rank(input) * input.ranks_on_host;
+  return pipeline.cores > 0 ? std::clamp(cores / pipeline.cores, 1.0, ceiling) : ceiling;
+}
+
+}  // namespace gpuwatch::advise

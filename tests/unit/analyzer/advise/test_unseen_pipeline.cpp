@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// tf.data and Keras, whose threads work in the training process and are not recorded: more of them, or less
+// work in them.
+#include <gtest/gtest.h>
+
+#include "analyzer/advise/diagnose.h"
+#include "tests/unit/analyzer/synthetic_run.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+using model::Ns;
+
+struct Pipeline {
+  const char* class_name = "DatasetV2";
+  const char* stages = "Batch < Map < TFRecord";
+  double wait = 0.2, gil = 0;
+  double cores = 1.9;  // used, of 2
+};
+
+Diagnosis diagnose_pipeline(const Pipeline& pipeline) {
+  test::Job job = test::make_loader_job({.workers = 0, .batches = 100, .cpu_count = 2});
+  model::Process& process = job.process();
+  process.loaders[0].framework = "tf.data";
+  process.loaders[0].class_name = pipeline.class_name;
+  process.loaders[0].dataset = pipeline.stages;
+  process.epochs.resize(1);
+  for (model::Batch& batch : process.epochs[0].batches) batch.fetch = {0, 0};
+  test::set_shares(job, {{Category::InputUnknown, pipeline.wait}, {Category::Gil, pipeline.gil}});
+  const Ns begin = job.rank().steps.front().step.begin, end = job.rank().steps.back().step.end;
+  for (const Ns time : {begin, end}) {
+    model::MachineSample sample{};
+    sample.time = time;
+    sample.cpu_ns = Ns(pipeline.cores * double(time));
+    sample.cpu_total_ns = 2 * time;
+    process.machine_samples.push_back(sample);
+  }
+  return diagnose(job.run, job.ranks);
+}
+
+double ceiling_of(const Diagnosis& diagnosis, const char* id) {
+  const Finding* finding = find(diagnosis.findings, id);
+  return finding ? finding->ceiling_speedup.value_or(0) : 0;
+}
+
+TEST(UnseenPipeline, OnIdleCoresGetsMoreThreads) {
+  const Diagnosis diagnosis = diagnose_pipeline({.cores = 1});
+  EXPECT_NEAR(ceiling_of(diagnosis, "input-pipeline"), 1.25, 0.01);
+  EXPECT_EQ(find(diagnosis.findings, "input-decode"), nullptr);
+}
+
+// 1.9 of 2 cores: more threads gain at most 5%. Without its work, training would have both.
+TEST(UnseenPipeline, OnFullCoresGetsLessWork) {
+  const Diagnosis diagnosis = diagnose_pipeline({});
+  const Finding* first = first_complaint(diagnosis.findings);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->id, "input-decode");
+  EXPECT_NEAR(first->ceiling_speedup.value_or(0), 2.5, 0.01);
+  EXPECT_NEAR(ceiling_of(diagnosis, "input-pipeline"), 2 / 1.9, 0.01);
+  EXPECT_EQ(find(diagnose_pipeline({.wait = 0.01}).findings, "input-decode"), nullptr) << "nothing waits";
+}
+
+TEST(UnseenPipeline, HoldsTheGilWhereItRunsPython) {
+  const Pipeline in_python{
+      .class_name = "Windows (PyDataset, workers=1)", .wait = 0.02, .gil = 0.2, .cores = 1.5};
+  const Diagnosis diagnosis = diagnose_pipeline(in_python);
+  const Finding* first = first_complaint(diagnosis.findings);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->id, "input-decode");
+  EXPECT_EQ(diagnosis.verdict.id, "host-bound");
+  EXPECT_EQ(find(diagnose_pipeline({.wait = 0.02, .gil = 0.2, .cores = 1.5}).findings, "input-decode"),
+            nullptr)
+      << "someone else's";
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise
