@@ -204,6 +204,77 @@ def power(folder, hours=9000):
             file.write(f"{number}," + ",".join(f"{value:.4f}" for value in values) + "\n")
 
 
+def seismograms(folder, stations=8, samples=200_000):
+    """Three components of each station at 100 Hz, in counts of the digitiser."""
+    noise = np.cumsum(
+        RANDOM.normal(0, 30, (stations, 3, samples)), 2
+    ) * 0.05 + RANDOM.normal(0, 200, (stations, 3, samples))
+    arrivals = np.sort(RANDOM.integers(3000, samples - 6000, (stations, 120)), 1)
+    for station in range(stations):
+        for arrival in arrivals[station]:
+            noise[station, :, arrival : arrival + 1500] += RANDOM.normal(
+                0, 3000, (3, 1500)
+            ) * np.exp(-np.arange(1500) / 300)
+    np.save(folder / "counts.npy", noise.clip(-32000, 32000).astype(np.int16))
+    np.save(folder / "arrivals.npy", arrivals)
+
+
+def sessions(folder, count=12_000):
+    """A shop's event log: one JSON object a line for each session, as the exporter wrote it."""
+    random.seed(0)
+    with open(folder / "sessions.jsonl", "w") as file:
+        for number in range(count):
+            began, events = random.randrange(1_700_000_000, 1_702_000_000), []
+            for _ in range(random.randint(8, 40)):
+                began += random.randint(1, 240)
+                when = f"2023-11-{1 + began // 86400 % 28:02}T{began // 3600 % 24:02}:{began // 60 % 60:02}:{began % 60:02}+00:00"
+                item = {
+                    "sku": f"sku-{int(random.paretovariate(0.6)) % 5000:05}",
+                    "category": f"c{random.randrange(60)}",
+                    "price": round(random.expovariate(0.02), 2),
+                    "currency": "EUR",
+                }
+                events.append(
+                    {
+                        "type": random.choice(
+                            ["view", "view", "view", "cart", "purchase"]
+                        ),
+                        "at": when,
+                        "item": item,
+                        "page": {
+                            "referrer": "search",
+                            "position": random.randrange(50),
+                        },
+                    }
+                )
+            file.write(
+                json.dumps(
+                    {
+                        "session": f"{number:08x}",
+                        "device": "mobile",
+                        "locale": "de-DE",
+                        "events": events,
+                    }
+                )
+                + "\n"
+            )
+
+
+def scenes(folder, count=6, size=96, bands=64):
+    """Hyperspectral scenes with the classes of their pixels, compressed."""
+    for number in range(count):
+        classes = np.kron(
+            RANDOM.integers(0, 9, (size // 8, size // 8)), np.ones((8, 8), int)
+        )
+        spectra = np.cumsum(RANDOM.normal(0, 60, (9, bands)), 1) + 2000
+        cube = spectra[classes] + RANDOM.normal(0, 12, (size, size, bands))
+        np.savez_compressed(
+            folder / f"scene{number}.npz",
+            cube=cube.astype(np.uint16),
+            classes=classes.astype(np.uint8),
+        )
+
+
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True)
