@@ -9,7 +9,7 @@
 namespace gpuwatch::advise {
 namespace {
 
-constexpr size_t kPart = 20;
+constexpr size_t kLeastSteps = 20, kPart = 100;
 
 double quick_part_of(const attribute::RankAttribution& rank, const std::function<bool(size_t)>& is_counted) {
   std::vector<double> lengths;
@@ -22,7 +22,7 @@ double quick_part_of(const attribute::RankAttribution& rank, const std::function
   }
   const double mean =
       std::accumulate(lengths.begin(), lengths.end(), 0.0) / double(std::max<size_t>(lengths.size(), 1));
-  if (lengths.size() < kPart || mean <= 0) return 1;
+  if (lengths.size() < kLeastSteps || mean <= 0) return 1;
   const auto quick = lengths.begin() + ptrdiff_t(lengths.size() / kPart);
   std::nth_element(lengths.begin(), quick, lengths.end());
   return std::min(1.0, *quick / mean);

@@ -31,10 +31,13 @@ constexpr Threshold kThresholds[] = {
 // GPU time of matmuls in the recorded steps.
 struct Matmuls {
   double fp32_ns = 0, tensor_core_ns = 0, kernels_ns = 0;
-  std::string longest;  // the FP32 kernel that took the most time in total
+  double others_ns = 0;  // kernels of the model that are no matmul
+  std::string longest;   // the FP32 kernel that took the most time in total
   double longest_ns = 0;
-  double share(const RuleInput& input) const {
-    return fp32_ns / std::max(1.0, input.streams->measured_step_ms * 1e6 * double(input.streams->steps));
+  double share(const RuleInput& input) const { return fp32_ns / steps_ns(input); }
+  double share_of_others(const RuleInput& input) const { return others_ns / steps_ns(input); }
+  static double steps_ns(const RuleInput& input) {
+    return std::max(1.0, input.streams->measured_step_ms * 1e6 * double(input.streams->steps));
   }
 };
 
@@ -53,6 +56,13 @@ class KernelArithmetic {
     return by_kernel_[recorded.kernel];
   }
 
+  // Of the model, and no matmul: in half precision it may move half of the bytes. Optimizers stay in FP32.
+  bool is_other_work(const predict::StreamOp& op) const {
+    const model::DeviceOp& recorded = input_.device->operations[op.device_op];
+    return recorded.kind == trace::RecordKind::Kernel && !op.is_of_optimizer &&
+           of(op) == MatrixArithmetic::kOther;
+  }
+
  private:
   const RuleInput& input_;
   std::vector<MatrixArithmetic> by_kernel_;
@@ -66,6 +76,7 @@ Matmuls matmuls_of(const RuleInput& input) {
     const model::DeviceOp& recorded = input.device->operations[op.device_op];
     if (recorded.kind == trace::RecordKind::Kernel) matmuls.kernels_ns += op.duration_ns;
     const MatrixArithmetic arithmetic = arithmetics.of(op);
+    if (arithmetics.is_other_work(op)) matmuls.others_ns += op.duration_ns;
     if (arithmetic == MatrixArithmetic::kTensorCores) matmuls.tensor_core_ns += op.duration_ns;
     if (arithmetic != MatrixArithmetic::kFp32) continue;
     matmuls.fp32_ns += op.duration_ns;
@@ -76,29 +87,35 @@ Matmuls matmuls_of(const RuleInput& input) {
   return matmuls;
 }
 
-// The recorded steps with the duration of each FP32 matmul multiplied by `left`.
+// The recorded steps with the duration of each FP32 matmul multiplied by `left`, of other work of the model
+// by `others_left`.
 template <typename Left>
-predict::StreamReplayInput with_matmuls(const RuleInput& input, Left left) {
+predict::StreamReplayInput with_matmuls(const RuleInput& input, Left left, double others_left = 1) {
   const KernelArithmetic arithmetics(input);
   predict::StreamReplayInput changed = *input.assumed_streams;
-  for (predict::StreamOp& op : changed.ops)
-    if (arithmetics.of(op) == MatrixArithmetic::kFp32) op.duration_ns *= left(op);
+  for (predict::StreamOp& op : changed.ops) {
+    if (arithmetics.of(op) == MatrixArithmetic::kFp32)
+      op.duration_ns *= left(op);
+    else if (arithmetics.is_other_work(op))
+      op.duration_ns *= others_left;
+  }
   return changed;
 }
 
 // Upper bound of the speedup: each FP32 matmul gets faster by the tensor cores' published rate, which none
 // exceeds and memory-bound ones do not reach. nullopt: not worth it. `times` 0: the rate is not known, and
 // matmuls are assumed to take no time.
-std::optional<double> ceiling(const RuleInput& input, const Matmuls& matmuls, double times) {
+std::optional<double> ceiling(const RuleInput& input, const Matmuls& matmuls, double times,
+                              double others_left) {
   const double left = times > 0 ? 1 / times : 0;
-  const predict::StreamReplayInput changed =
-      with_matmuls(input, [left](const predict::StreamOp&) { return left; });
+  const predict::StreamReplayInput changed = with_matmuls(
+      input, [left](const predict::StreamOp&) { return left; }, others_left);
   const double now_ms = input.assumed_step_ms;
   // The host, copies or other kernels may limit the step as much: then faster matmuls gain little.
   if (now_ms < predict::replay(changed).step_ms * kLeastSpeedup) return std::nullopt;
   // A step gets shorter by at most the matmul time that is saved. The replay, where it is trusted, gives a
   // tighter bound. Its largest tolerated error is added, so that it stays an upper bound.
-  const double saved = matmuls.share(input) * (1 - left);
+  const double saved = matmuls.share(input) * (1 - left) + matmuls.share_of_others(input) * (1 - others_left);
   const double all_saved = 1 / (1 - std::min(saved, kMostShare));
   const auto replayed = stream_prediction(input, changed);
   return replayed ? std::min(all_saved, replayed->speedup.high * (1 + predict::kMostReplayError)) : all_saved;
@@ -133,7 +150,7 @@ void name_remedy(Finding& finding, RemedyWords words) {
 bool name_tf32(Finding& finding, const RuleInput& input, const Matmuls& matmuls,
                const std::optional<TensorCores>& cores) {
   if (input.device->compute_major < kFirstWithTf32) return false;
-  finding.ceiling_speedup = ceiling(input, matmuls, cores ? cores->tf32 : 0);
+  finding.ceiling_speedup = ceiling(input, matmuls, cores ? cores->tf32 : 0, 1);
   if (!finding.ceiling_speedup) return false;
   const bool is_torch = speaks_torch(input.process);
   finding.fix.change = StreamChange{StreamEdit::kFasterKernels,
@@ -154,7 +171,8 @@ bool name_tf32(Finding& finding, const RuleInput& input, const Matmuls& matmuls,
 
 bool name_half(Finding& finding, const RuleInput& input, const Matmuls& matmuls,
                const std::optional<TensorCores>& cores) {
-  finding.ceiling_speedup = ceiling(input, matmuls, cores ? cores->half : 0);
+  constexpr double kHalfOfTheBytes = 0.5;
+  finding.ceiling_speedup = ceiling(input, matmuls, cores ? cores->half : 0, kHalfOfTheBytes);
   if (!finding.ceiling_speedup) return false;
   const bool is_torch = speaks_torch(input.process);
   const bool has_bfloat16 = input.device->compute_major >= kFirstWithTf32;
@@ -219,8 +237,8 @@ const Rule kMixedPrecision{
     "`tf.keras.mixed_precision`, in JAX `jax_default_matmul_precision` or `jnp.bfloat16`. Convolutions use "
     "TF32 "
     "unless `torch.backends.cudnn.allow_tf32` is off. This changes results: check that the loss still "
-    "converges. The prediction is for TF32, which changes matmuls only. Half precision also moves fewer "
-    "bytes and adds conversions, so only an upper bound is given.",
+    "converges. The prediction is for TF32, which changes matmuls only. Half precision also moves half of "
+    "the bytes in other kernels and adds conversions, so only an upper bound is given.",
     kThresholds,
     evaluate,
     {attribute::Category::Compute}};

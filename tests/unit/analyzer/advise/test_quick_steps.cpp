@@ -38,9 +38,9 @@ TEST(QuickSteps, AreStepsWhereAllAreEqual) {
   EXPECT_EQ(quick_part(steps_of(100, ten, ten)), 1);
 }
 
-TEST(QuickSteps, AreTheTwentiethOfThem) {
-  EXPECT_NEAR(quick_part(steps_of(100, ten, ten_to_thirty), Group::Input), 11 / 19.9, 0.001);
-  EXPECT_NEAR(quick_part(steps_of(100, ten, ten_to_thirty)), 21 / 29.9, 0.001);
+TEST(QuickSteps, AreTheHundredthOfThem) {
+  EXPECT_NEAR(quick_part(steps_of(100, ten, ten_to_thirty), Group::Input), 10.2 / 19.9, 0.001);
+  EXPECT_NEAR(quick_part(steps_of(100, ten, ten_to_thirty)), 20.2 / 29.9, 0.001);
 }
 
 // Waits that differ say nothing of the rest.
