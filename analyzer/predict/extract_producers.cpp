@@ -41,13 +41,6 @@ Busy busy_time(const model::Thread& thread, Ns begin, Ns end) {
   return result;
 }
 
-// A thread that does nothing but sleep is a timer of some library: one that hands batches over waits for
-// room, too.
-bool is_timer(const model::Thread& thread) {
-  return std::all_of(thread.calls.begin(), thread.calls.end(),
-                     [](const model::HostCall& call) { return call.op_class == OpClass::Sleep; });
-}
-
 bool uses_device(const model::Thread& thread) {
   return std::any_of(thread.calls.begin(), thread.calls.end(),
                      [](const model::HostCall& call) { return launches_kernels(call.op_class); });
@@ -67,8 +60,8 @@ uint32_t waiting_call(const model::Process& process, const RankAttribution& rank
   return best;
 }
 
-// Per step: in calls that the attribution explained input time with, whether or not the device was idle.
-double host_wait_ns(const model::Process& process, const RankAttribution& rank) {
+// The training thread's calls that the attribution explained input time with.
+std::vector<uint32_t> waits_for_data(const model::Process& process, const RankAttribution& rank) {
   const model::Thread& thread = process.threads.at(process.training_thread);
   std::vector<uint32_t> calls;
   for (const attribute::Slice& slice : rank.slices)
@@ -77,9 +70,43 @@ double host_wait_ns(const model::Process& process, const RankAttribution& rank) 
       calls.push_back(slice.call);
   std::sort(calls.begin(), calls.end());
   calls.erase(std::unique(calls.begin(), calls.end()), calls.end());
+  return calls;
+}
+
+// In these calls, whether or not the device was idle.
+double host_wait_ns(const model::Process& process, const RankAttribution& rank,
+                    const std::vector<uint32_t>& waits) {
+  const model::Thread& thread = process.threads[process.training_thread];
   double sum = 0;
-  for (uint32_t call : calls) sum += double(thread.calls[call].end - thread.calls[call].begin);
+  for (const uint32_t call : waits) sum += double(thread.calls[call].end - thread.calls[call].begin);
   return std::max(sum, double(rank.time(Group::Input)));
+}
+
+// Whether waits for data end when this thread's sleep does.
+bool ends_waits(const model::Process& process, const std::vector<uint32_t>& waits,
+                const model::Thread& thread) {
+  constexpr Ns kSoon = 1'000'000;  // as a thread that waits gets a CPU, see attribute/thread_wait.h
+  size_t ended = 0;
+  for (const uint32_t wait : waits) {
+    const Ns end = process.threads[process.training_thread].calls[wait].end;
+    const auto next = std::ranges::partition_point(
+        thread.calls, [end](const model::HostCall& call) { return call.begin < end; });
+    for (auto call = next; call != thread.calls.begin() && (--call)->end > end - kSoon;) {
+      if (call->end > end) continue;  // asleep again
+      ++ended;
+      break;
+    }
+  }
+  return 2 * ended > waits.size();
+}
+
+// A thread that does nothing but sleep is a timer of some library: one that hands batches over waits for
+// room, too. Unless training always waits for it (a driver, a camera): then there is always room.
+bool is_timer(const model::Process& process, const std::vector<uint32_t>& waits,
+              const model::Thread& thread) {
+  return std::ranges::all_of(thread.calls,
+                             [](const model::HostCall& call) { return call.op_class == OpClass::Sleep; }) &&
+         !ends_waits(process, waits, thread);
 }
 
 // CPUs that the training thread uses between its waits for data: not those in which it waits for the device.
@@ -102,12 +129,14 @@ std::optional<ProducerReplayInput> extract_producers(const model::Run& run, cons
   Ns begin = rank.steps.front().step.begin, end = rank.steps.back().step.end;
   double span = double(end - begin), steps = double(rank.steps.size());
 
+  const std::vector<uint32_t> waits = waits_for_data(process, rank);
   ProducerReplayInput recording;
   double busy = 0, off_cpu = 0;
   for (uint32_t t = 0; t < process.threads.size(); ++t) {
     const model::Thread& thread = process.threads[t];
     const bool is_own = thread.name == "gpuwatch";  // fetches device records
-    if (t == process.training_thread || is_own || is_timer(thread) || uses_device(thread)) continue;
+    if (t == process.training_thread || is_own || is_timer(process, waits, thread) || uses_device(thread))
+      continue;
     Busy time = busy_time(thread, begin, end);
     if (time.busy_ns < kLeastBusyShare * span) continue;
     recording.threads.push_back(t);
@@ -121,7 +150,7 @@ std::optional<ProducerReplayInput> extract_producers(const model::Run& run, cons
   recording.wait_call = waiting_call(process, rank);
 
   double step_ns = rank.mean_step_ms() * 1e6;
-  double wait_ns = std::min(host_wait_ns(process, rank) / steps, step_ns);
+  double wait_ns = std::min(host_wait_ns(process, rank, waits) / steps, step_ns);
   recording.wait_ms = wait_ns / 1e6;
 
   LoaderReplayInput& loader = recording.loader;

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which threads of a program without a loader make its data.
+#include <gtest/gtest.h>
+
+#include "analyzer/predict/producer_replay.h"
+#include "tests/unit/analyzer/synthetic_run.h"
+
+namespace gpuwatch::predict {
+namespace {
+
+using model::Ns;
+using trace::OpClass;
+
+constexpr Ns kMs = 1'000'000;
+constexpr int kSteps = 100;
+constexpr Ns kStep = 24 * kMs, kWait = 15 * kMs;
+
+// Each step waits 15 of 24 ms, then trains. A second thread only sleeps, and wakes `early` before the wait
+// ends.
+std::optional<ProducerReplayInput> producers_with(Ns early) {
+  test::Job job = test::make_loader_job({.workers = 0, .batches = kSteps});
+  model::Process& process = job.process();
+  process.epochs.clear();
+  process.loaders.clear();
+  std::vector<model::TimeSpan> steps;
+  for (int i = 0; i < kSteps; ++i) steps.push_back({i * kStep, (i + 1) * kStep});
+  test::set_steps(job, steps);
+  test::set_shares(job, {{attribute::Category::InputWait, double(kWait) / kStep}});
+  job.run.operations = {{"pthread_cond_wait", OpClass::Wait}, {"nanosleep", OpClass::Sleep}};
+  process.threads.resize(2);
+  model::Thread &training = process.threads[process.training_thread], &sleeps = process.threads[1];
+  training.calls.clear();
+  job.rank().slices.clear();
+  for (int i = 0; i < kSteps; ++i) {
+    const Ns begin = i * kStep, woken = begin + kWait;
+    job.rank().slices.push_back({begin, woken, attribute::Category::InputWait, process.training_thread,
+                                 uint32_t(training.calls.size())});
+    training.calls.push_back({begin, woken, 0, 0, 0, 0, OpClass::Wait, 0});
+    if (i > 0)
+      sleeps.calls.push_back({woken - early - kStep + kMs, woken - early, 0, 0, 0, 1, OpClass::Sleep, 0});
+  }
+  return extract_producers(job.run, job.rank());
+}
+
+TEST(Producers, MaySleepOnlyWhereTrainingAlwaysWaitsForThem) {
+  const auto decoder = producers_with(kMs / 20);
+  ASSERT_TRUE(decoder);
+  EXPECT_EQ(decoder->threads, std::vector<uint32_t>{1});
+  EXPECT_GT(decoder->busy_share, 0.95);
+  EXPECT_NEAR(decoder->wait_ms, 15, 0.1);
+  EXPECT_FALSE(producers_with(5 * kMs)) << "a timer";
+}
+
+}  // namespace
+}  // namespace gpuwatch::predict
