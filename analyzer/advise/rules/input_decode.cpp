@@ -119,7 +119,7 @@ std::optional<Finding> in_pipeline(const RuleInput& input, const UnseenPipeline&
   Finding finding = make_finding(kInputDecode, input, lost);
   finding.bottleneck = attribute::Bottleneck::Input;
   finding.explains = finding.explains | attribute::CategorySet{attribute::Category::Gil};
-  const std::string_view name = framework_name(loader.framework);
+  const std::string name = framework_name(loader.framework);
   finding.title =
       pipeline.holds_gil()
           ? fmt::format(

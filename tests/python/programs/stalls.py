@@ -4,6 +4,7 @@ the interpreter itself says of the stack: [begin_ns, end_ns, [file:line function
 is no training thread."""
 
 import asyncio
+import inspect
 import json
 import os
 import sys
@@ -15,13 +16,21 @@ import torch
 log = []
 
 
+def name_of(code):
+    """As a trace has it: from Python 3.11 on qualified, and with a star behind a generator's or a coroutine's."""
+    if not hasattr(code, "co_qualname"):
+        return code.co_name
+    suspends = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
+    return code.co_qualname + ("*" if code.co_flags & suspends else "")
+
+
 def stall(milliseconds=3):
     frames = []
     # fmt: off
     frame = sys._getframe(); begin = time.monotonic_ns(); time.sleep(milliseconds / 1e3); end = time.monotonic_ns(); line = frame.f_lineno
     # fmt: on
     while frame and len(frames) < 16:
-        frames.append(f"{frame.f_code.co_filename}:{line} {getattr(frame.f_code, 'co_qualname', frame.f_code.co_name)}")
+        frames.append(f"{frame.f_code.co_filename}:{line} {name_of(frame.f_code)}")
         frame = frame.f_back
         line = frame.f_lineno if frame else 0
     log.append([begin, end, frames])
