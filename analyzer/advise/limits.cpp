@@ -243,7 +243,8 @@ void add_unseen_steps(const model::Process& process, const RankAttribution& rank
   if (framework.empty() || !rank.series.steps.empty()) return;
   add_weighty(limits,
               fmt::format("{}{} runs compiled steps that are not visible on the CPU, and the data comes from "
-                          "no loader that gpuwatch knows, so data stalls cannot be separated from computing. "
+                          "no loader that gpuwatch knows: of the input, only what the training thread itself "
+                          "makes in Python is distinguished from computing. "
                           "Iterate tf.data, a PyTorch DataLoader or Ray Data to see them, or mark each step "
                           "with nvtx.annotate(\"step\").",
                           who, io::printable(framework)));
