@@ -20,6 +20,15 @@ bool runs_python(const model::Loader& loader) {
          });
 }
 
+// While training waits, at least one thread of the pipeline is at work: what the job uses beside that, it
+// uses while training computes. A pipeline of one thread and a small model used 1.5 of 2 cores, 1.7 of them
+// then.
+MachineUse while_training_computes(MachineUse use, double wait_share) {
+  const double computes = 1 - wait_share;
+  if (computes > 0) use.job_cores = std::max(use.job_cores, (use.job_cores - wait_share) / computes);
+  return use;
+}
+
 }  // namespace
 
 std::optional<UnseenPipeline> unseen_pipeline(const RuleInput& input) {
@@ -30,7 +39,7 @@ std::optional<UnseenPipeline> unseen_pipeline(const RuleInput& input) {
   if (runs_python(*loader)) pipeline.gil_share = input.rank.share(attribute::Category::Gil);
   if (const auto use = machine_use(input)) {
     pipeline.cores = use->job_cores;
-    pipeline.fills_cores = fills_cores(input, *use);
+    pipeline.fills_cores = fills_cores(input, while_training_computes(*use, pipeline.wait_share));
   }
   return pipeline;
 }

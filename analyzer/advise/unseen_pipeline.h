@@ -11,10 +11,10 @@
 namespace gpuwatch::advise {
 
 struct UnseenPipeline {
-  double wait_share = 0;  // of the steps: for data
-  double gil_share = 0;   // and for the GIL, where the pipeline has Python code, which holds it
-  double cores = 0;       // that the job uses, 0 if not known
-  bool fills_cores = false;
+  double wait_share = 0;     // of the steps: for data
+  double gil_share = 0;      // and for the GIL, where the pipeline has Python code, which holds it
+  double cores = 0;          // that the job uses, 0 if not known
+  bool fills_cores = false;  // while training computes
 
   // Below XProf's lower band nothing waits.
   static constexpr double kLeastWait = 0.05;

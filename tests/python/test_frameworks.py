@@ -317,14 +317,14 @@ assert Function(execute)(ctypes.c_void_p(kernel.make_iterator(6, 1)), []) == [1,
 
 
 @pytest.mark.parametrize(
-    "pipeline, advice",
+    "pipeline, cause, advice",
     [
-        ("Batch Map Range", "map(..., num_parallel_calls=tf.data.AUTOTUNE)"),
-        ("Batch ParallelMap Range", ".prefetch(tf.data.AUTOTUNE)"),
-        ("Prefetch Batch ParallelMap Range", ".cache()"),
+        ("Batch Map Range", "dataloader-workers", "map(..., num_parallel_calls=tf.data.AUTOTUNE)"),
+        ("Batch ParallelMap Range", "dataloader-prefetch", ".prefetch(tf.data.AUTOTUNE)"),
+        ("Prefetch Batch ParallelMap Range", "input-cacheable", ".cache()"),
     ],
 )
-def test_fix_in_the_words_of_tf_data(inject, tmp_path, pipeline, advice):
+def test_fix_in_the_words_of_tf_data(inject, tmp_path, pipeline, cause, advice):
     source = """
 from tensorflow.python.data.ops.iterator_ops import OwnedIterator
 class Stage:
@@ -342,7 +342,7 @@ for batch in timed(OwnedIterator(stage)):
     report = done.report()
     assert report["verdict"]["id"] == "input-bound"
     (finding,) = report["findings"]
-    assert finding["id"] == "input-pipeline"
+    assert finding["id"] == cause
     assert advice in finding["fix"]["summary"]
     assert finding["fix"]["location"].endswith(f"script.py:{line_of(source, 'for batch in timed(OwnedIterator(stage)):')}")
     assert any("Waiting for tf.data is measured" in limit for limit in report["limits"])
@@ -407,16 +407,16 @@ for batch in timed(OwnedIterator(dataset)):
 
 
 @pytest.mark.parametrize(
-    "pipeline, advice, mark",
+    "pipeline, cause, advice, mark",
     [
-        ("range(240).map(lambda i: script_ops.py_function(busy, [i]))", "Replace tf.py_function with TensorFlow operations", "stage = DatasetV2."),
-        ("range(240).map(lambda i: script_ops.numpy_function(busy, [i]), 4)", "Replace tf.numpy_function", "stage = DatasetV2."),
-        ("range(240).map(lambda i: script_ops.py_function(asleep, [i]))", "Use map(..., num_parallel_calls=tf.data.AUTOTUNE)", "stage = DatasetV2."),
-        ("from_generator(generate)", "Make the generator's samples in several processes", "stage = DatasetV2."),
-        ("range(240).map(lambda i: busy, 4)", "Add .prefetch(tf.data.AUTOTUNE)", "batches = stage.batch(2)"),
+        ("range(240).map(lambda i: script_ops.py_function(busy, [i]))", "input-decode", "Replace tf.py_function with TensorFlow operations", "stage = DatasetV2."),
+        ("range(240).map(lambda i: script_ops.numpy_function(busy, [i]), 4)", "input-decode", "Replace tf.numpy_function", "stage = DatasetV2."),
+        ("range(240).map(lambda i: script_ops.py_function(asleep, [i]))", "dataloader-workers", "Use map(..., num_parallel_calls=tf.data.AUTOTUNE)", "stage = DatasetV2."),
+        ("from_generator(generate)", "dataloader-workers", "Make the generator's samples in several processes", "stage = DatasetV2."),
+        ("range(240).map(lambda i: busy, 4)", "dataloader-prefetch", "Add .prefetch(tf.data.AUTOTUNE)", "batches = stage.batch(2)"),
     ],
 )  # fmt: skip
-def test_fix_at_the_line_of_the_stage(inject, tmp_path, pipeline, advice, mark):
+def test_fix_at_the_line_of_the_stage(inject, tmp_path, pipeline, cause, advice, mark):
     source = PIPELINE + f"""
 stage = DatasetV2.{pipeline}
 batches = stage.batch(2)
@@ -427,7 +427,7 @@ for batch in timed(OwnedIterator(batches)):
     script.write_text(HEAD + source + TAIL)
     done = inject([sys.executable, script], env={"PYTHONPATH": STUBS / "site-packages"}, first=True)
     assert done.returncode == 0, done.stderr
-    (finding,) = [finding for finding in done.report()["findings"] if finding["id"] == "input-pipeline"]
+    (finding,) = [finding for finding in done.report()["findings"] if finding["id"] == cause]
     assert finding["fix"]["summary"].startswith(advice)
     expected = next(number for number, line in enumerate((HEAD + source).splitlines(), 1) if line.startswith(mark))
     assert finding["fix"]["location"].endswith(f"script.py:{expected}")

@@ -41,19 +41,19 @@ def is_at(location, program, mark):
 
 
 @pytest.mark.parametrize(
-    "stage, advice",
+    "stage, cause, advice",
     [
-        ("map", "Replace tf.py_function with TensorFlow operations"),
-        ("parallel", "Replace tf.py_function with TensorFlow operations"),
-        ("interleave", "Replace tf.py_function with TensorFlow operations"),
-        ("generator", "Make the generator's samples in several processes"),
+        ("map", "input-decode", "Replace tf.py_function with TensorFlow operations"),
+        ("parallel", "input-decode", "Replace tf.py_function with TensorFlow operations"),
+        ("interleave", "input-decode", "Replace tf.py_function with TensorFlow operations"),
+        ("generator", "dataloader-workers", "Make the generator's samples in several processes"),
     ],
 )
-def test_stage_of_tensorflow_at_its_line(inject, stage, advice):
+def test_stage_of_tensorflow_at_its_line(inject, stage, cause, advice):
     report = run(inject, "tensorflow", "train_tfstages.py", stage).report()
     assert report["verdict"]["id"] == "input-bound"
     assert report["ranks"][0]["framework"].startswith("tensorflow ")
-    (finding,) = [finding for finding in report["findings"] if finding["id"] == "input-pipeline"]
+    (finding,) = [finding for finding in report["findings"] if finding["id"] == cause]
     assert finding["fix"]["summary"].startswith(advice)
     assert is_at(finding["fix"]["location"], "train_tfstages.py", stage)
 

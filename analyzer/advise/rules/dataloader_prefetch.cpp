@@ -7,6 +7,7 @@
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/loader_words.h"
+#include "analyzer/advise/pipeline_advice.h"
 #include "analyzer/advise/worker_bound.h"
 
 namespace gpuwatch::advise {
@@ -23,6 +24,7 @@ constexpr Threshold kThresholds[] = {
     {"data stall", kLeastInputShare, "of the step",
      "batches of uneven cost lose little each, and below it there is nothing to gain"},
     kLeastGain,
+    kPipelineStall,
     {"prefetch_factor", kMostAhead, "batches a worker", "every prefetched batch takes shared memory"},
 };
 
@@ -42,9 +44,10 @@ int best_length(const RuleInput& input, predict::LoaderSetting setting) {
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
+  if (!input.loader) return pipeline_finding(kDataloaderPrefetch, input, PipelineCause::kPrefetch);
   predict::LoaderSetting setting = input.loader_setting();
   const double lost = input.rank.steady_input_share();
-  if (!input.loader || setting.workers < 1 || lost < kLeastInputShare) return std::nullopt;
+  if (setting.workers < 1 || lost < kLeastInputShare) return std::nullopt;
   const int before = setting.prefetch_factor, length = best_length(input, setting);
   if (length == 0) return std::nullopt;
   const double now = expected_step_ms(input, *input.loader, setting);
@@ -72,10 +75,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kDataloaderPrefetch{
     "dataloader-prefetch",
     "The prefetch buffer is too short for batches of uneven cost: workers are idle while it is full, and "
-    "training waits once a slow batch has emptied it.",
+    "training waits once a slow batch has emptied it. Or nothing is made ahead.",
     "Training waits for data although workers were idle before, batch times vary, and the simulated replay "
-    "with a longer buffer is faster with the same workers.",
-    "Set `prefetch_factor=N`. The report gives the smallest N within 1% of the best predicted one.",
+    "with a longer buffer is faster with the same workers. Or training waits for a tf.data pipeline whose "
+    "stages work in parallel, and which has no `prefetch()`.",
+    "Set `prefetch_factor=N`. The report gives the smallest N within 1% of the best predicted one. In "
+    "tf.data: "
+    "`.prefetch(tf.data.AUTOTUNE)` as the last stage; of that only an upper bound is known.",
     kThresholds,
     evaluate,
     attribute::Bottleneck::Input};

@@ -9,6 +9,7 @@
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/machine.h"
+#include "analyzer/advise/pipeline_advice.h"
 #include "analyzer/advise/read_scaling.h"
 #include "analyzer/advise/worker_bound.h"
 
@@ -180,6 +181,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   double lost = input.rank.steady_input_share();
   if (lost < kLeastInputShare) return std::nullopt;
   if (input.loader) return framework_loader(input, lost);
+  if (auto finding = pipeline_finding(kDataloaderWorkers, input, PipelineCause::kWorkers)) return finding;
   return input.producers ? program_threads(input, lost) : std::nullopt;
 }
 
@@ -190,7 +192,10 @@ const Rule kDataloaderWorkers{
     "Too few loader workers, or none: training waits for data that more workers would have ready.",
     "Training waits for a batch while the worker that makes it is busy, and the simulated replay with more "
     "workers is faster on the CPU cores that the job gets. In programs that load data with threads instead "
-    "of a DataLoader: those threads are busy all the time while the training thread waits.",
+    "of a DataLoader: those threads are busy all the time while the training thread waits. Or training waits "
+    "for tf.data, Keras, Ray Data or DALI, and a stage of it works on one thread: a map or an interleave "
+    "that "
+    "is not parallel, `from_generator`, a PyDataset.",
     "Set `num_workers=N`. The report gives the smallest N within 1% of the best predicted one, one more if "
     "those "
     "would never be idle, at most as "
@@ -198,7 +203,9 @@ const Rule kDataloaderWorkers{
     "storage need little of a core; PyTorch warns of more workers than cores all the same) and /dev/shm has "
     "room for. Whether storage serves more readers as fast is only "
     "predicted where the recording tells. For loader threads: as many as can prepare a step's "
-    "data within a step.",
+    "data within a step. In other loaders: `num_parallel_calls=tf.data.AUTOTUNE`, processes behind "
+    "`from_generator`, `PyDataset(workers=, use_multiprocessing=True)`, `prefetch_batches=`, `num_threads`; "
+    "of those only an upper bound is known.",
     kThresholds,
     evaluate,
     attribute::Bottleneck::Input};

@@ -7,6 +7,7 @@
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/machine.h"
+#include "analyzer/advise/pipeline_advice.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/storage.h"
 
@@ -30,7 +31,7 @@ constexpr Threshold kThresholds[] = {
      "below it the page cache already serves the later epochs"},
     {"bytes an epoch", kRoom, "of the available memory", "the rest is for workers and batches"},
     {"CPU used by the job, for a tf.data pipeline", kBusy, "of its cores",
-     "below it, stages that run in parallel are advised first (`input-pipeline`)"},
+     "below it, stages that run in parallel are advised first (`dataloader-workers`)"},
     kLeastGain,
 };
 
@@ -82,7 +83,10 @@ std::optional<Finding> pipeline(const RuleInput& input) {
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
-  if (!input.loader) return pipeline(input);
+  if (!input.loader) {
+    auto runs_again = pipeline(input);
+    return runs_again ? runs_again : pipeline_finding(kInputCacheable, input, PipelineCause::kCache);
+  }
   if (reading_of(input) == Reading::kNotLimiting) return std::nullopt;
   const InputFacts& facts = *input.facts;
   if (!reads_the_same_again(facts.epochs)) return std::nullopt;
@@ -117,7 +121,7 @@ const Rule kInputCacheable{
     "enough memory for all of them is available. Where later epochs are faster, the page cache already holds "
     "the data. Also a tf.data pipeline of known stages without `cache()` that is run twice or more, if a "
     "Python "
-    "generator feeds it or the job keeps its CPU cores busy.",
+    "generator feeds it or the job keeps its CPU cores busy, or if its stages work in parallel and ahead.",
     "Load the data once and keep it: in the dataset before the workers start (forked workers share it), in "
     "/dev/shm, or memory-mapped.",
     kThresholds,

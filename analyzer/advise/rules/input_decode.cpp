@@ -7,6 +7,7 @@
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/machine.h"
 #include "analyzer/advise/own_data.h"
+#include "analyzer/advise/pipeline_advice.h"
 #include "analyzer/advise/unseen_pipeline.h"
 #include "analyzer/advise/worker_bound.h"
 #include "analyzer/model/stacks.h"
@@ -139,6 +140,8 @@ std::optional<Finding> in_pipeline(const RuleInput& input, const UnseenPipeline&
   finding.fix.change = NamedChange{"transforms", ""};
   finding.fix.location = loader.location;
   if (const auto code = model::sample_code(loader)) finding.fix.location = code->location();
+  const auto fitting = pipeline_fix(input);
+  if (fitting && fitting->cause == PipelineCause::kTransforms) finding.fix = fitting->fix;
   finding.ceiling_speedup = ceiling_without_pipeline(input, pipeline);
   return finding;
 }
@@ -188,7 +191,10 @@ void blame_full_cores(Finding& finding, const MachineUse& use, double share) {
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
-  if (const auto pipeline = unseen_pipeline(input)) return in_pipeline(input, *pipeline);
+  if (const auto pipeline = unseen_pipeline(input)) {
+    auto at_limit = in_pipeline(input, *pipeline);
+    return at_limit ? at_limit : pipeline_finding(kInputDecode, input, PipelineCause::kTransforms);
+  }
   if (!input.loader) return without_loader(input);
   const predict::BatchCost mean = predict::mean_batch(*input.loader);
   if (mean.service_ns <= 0 || mean.cpu_ns / mean.service_ns < kLeastCpuShare) return std::nullopt;

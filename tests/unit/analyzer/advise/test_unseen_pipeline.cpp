@@ -46,7 +46,7 @@ double ceiling_of(const Diagnosis& diagnosis, const char* id) {
 
 TEST(UnseenPipeline, OnIdleCoresGetsMoreThreads) {
   const Diagnosis diagnosis = diagnose_pipeline({.cores = 1});
-  EXPECT_NEAR(ceiling_of(diagnosis, "input-pipeline"), 1.25, 0.01);
+  EXPECT_NEAR(ceiling_of(diagnosis, "dataloader-workers"), 1.25, 0.01);
   EXPECT_EQ(find(diagnosis.findings, "input-decode"), nullptr);
 }
 
@@ -57,8 +57,30 @@ TEST(UnseenPipeline, OnFullCoresGetsLessWork) {
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(first->id, "input-decode");
   EXPECT_NEAR(first->ceiling_speedup.value_or(0), 2.5, 0.01);
-  EXPECT_NEAR(ceiling_of(diagnosis, "input-pipeline"), 2 / 1.9, 0.01);
+  EXPECT_NEAR(ceiling_of(diagnosis, "dataloader-workers"), 2 / 1.9, 0.01);
   EXPECT_EQ(find(diagnose_pipeline({.wait = 0.01}).findings, "input-decode"), nullptr) << "nothing waits";
+}
+
+// 1.5 of 2 cores on average are 1.75 while training computes, because one thread works while it waits.
+TEST(UnseenPipeline, CoresCountWhileTrainingComputes) {
+  const Diagnosis diagnosis = diagnose_pipeline({.wait = 0.35, .cores = 1.5});
+  const Finding* first = first_complaint(diagnosis.findings);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->id, "input-decode");
+  EXPECT_NEAR(ceiling_of(diagnosis, "dataloader-workers"), 2 / 1.5, 0.01);
+}
+
+// What is missing in the pipeline decides which cause it is.
+TEST(UnseenPipeline, HasTheCauseOfTheStageThatItLacks) {
+  const auto first_of = [](const char* stages) {
+    const Diagnosis diagnosis = diagnose_pipeline({.stages = stages, .cores = 1});
+    const Finding* first = first_complaint(diagnosis.findings);
+    return first ? first->id : "none";
+  };
+  EXPECT_EQ(first_of("Batch < Map < TFRecord"), "dataloader-workers");
+  EXPECT_EQ(first_of("Batch < ParallelMap < TFRecord"), "dataloader-prefetch");
+  EXPECT_EQ(first_of("Prefetch < Batch < ParallelMap < TFRecord"), "input-cacheable");
+  EXPECT_EQ(first_of("Prefetch < Batch < ParallelMap (tf.py_function) < TFRecord"), "input-decode");
 }
 
 TEST(UnseenPipeline, HoldsTheGilWhereItRunsPython) {

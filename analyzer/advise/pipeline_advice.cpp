@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/pipeline_advice.h"
+
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,34 +16,24 @@
 
 namespace gpuwatch::advise {
 
-extern const Rule kInputPipeline;
-
 namespace {
 
-constexpr double kLeastInputShare = 0.05;
-constexpr double kLeastComputing = 0.5;
-
-constexpr Threshold kThresholds[] = {
-    {"data stall", kLeastInputShare, "of the step",
-     "the lower of XProf's two bands: below it a job is not input-bound"},
-    {"CPU time of the process, for advice about the GIL", kLeastComputing, "of the data stall",
-     "Python that computes uses a core all the time; one that reads or sleeps releases the GIL, and threads "
-     "help"},
-};
+constexpr double kLeastComputing = 0.5;  // of the data stall: Python that computes uses a core all the time
 
 struct Advice {
   std::string_view framework, has, lacks;
+  PipelineCause cause;
   const char *setting, *value;
   std::string_view summary, snippet;
 };
 constexpr Advice kAdvice[] = {
-#define GW_FRAMEWORK_PIPELINE(framework, has, lacks, setting, value, summary, snippet) \
-  {framework, has, lacks, setting, value, summary, snippet},
+#define GW_FRAMEWORK_PIPELINE(framework, has, lacks, cause, setting, value, summary, snippet) \
+  {framework, has, lacks, PipelineCause::cause, setting, value, summary, snippet},
 #include "libinject/trace/frameworks.def"
 };
 constexpr Advice kGilAdvice[] = {
 #define GW_FRAMEWORK_GIL(framework, has, setting, value, summary, snippet) \
-  {framework, has, "", setting, value, summary, snippet},
+  {framework, has, "", PipelineCause::kTransforms, setting, value, summary, snippet},
 #include "libinject/trace/frameworks.def"
 };
 
@@ -90,58 +81,50 @@ double cores_used(const RuleInput& input) {
   return span.length() > 0 ? model::cpu_time(input.process, span).own_ns / double(span.length()) : 0;
 }
 
-const Advice* advice_for(const RuleInput& input, const Pipeline& pipeline, double lost) {
+const Advice* advice_for(const RuleInput& input, const Pipeline& pipeline) {
+  const double lost = input.rank.steady_input_share();
   const Advice* of_gil = cores_used(input) >= kLeastComputing * lost ? pipeline.find(kGilAdvice) : nullptr;
   return of_gil ? of_gil : pipeline.find(kAdvice);
 }
 
 // Not only the same work on more threads.
-bool saves_work(const Advice& advice) {
-  constexpr std::string_view kSaves[] = {"cache", "tf.py_function", "tf.numpy_function"};
-  return std::ranges::find(kSaves, advice.setting) != std::end(kSaves);
-}
-
-std::optional<Finding> evaluate(const RuleInput& input) {
-  const auto unseen = unseen_pipeline(input);  // recorded fetches: other rules say more
-  if (!unseen) return std::nullopt;
-  const model::Loader* loader = input.configured_loader();
-  const double lost = unseen->wait_share;
-  const Pipeline pipeline(*loader);
-  const Advice* advice = advice_for(input, pipeline, lost);
-  if (lost < kLeastInputShare || !advice) return std::nullopt;
-
-  Finding finding = make_finding(kInputPipeline, input, lost);
-  finding.title = fmt::format("Data loading: training waits for {} {:.0f}% of each step",
-                              framework_name(loader->framework), 100 * lost);
-  if (const auto code = model::sample_code(*loader))
-    finding.title += fmt::format(", which calls the Python function {} ({})", io::printable(code->function),
-                                 io::printable(code->location()));
-  finding.evidence = {{"data stall", 100 * lost, "% of the step"},
-                      {"available", double(input.process.cpu_count), "CPU cores"}};
-  finding.fix.summary = advice->summary;
-  finding.fix.change = NamedChange{std::string(advice->setting), std::string(advice->value)};
-  finding.fix.snippet = advice->snippet;
-  finding.fix.location = pipeline.location_for(*advice);
-  finding.ceiling_speedup =
-      saves_work(*advice) ? ceiling_without_input(input, lost) : ceiling_on_all_cores(input, *unseen);
-  return finding;
+bool saves_work(PipelineCause cause) {
+  return cause == PipelineCause::kCache || cause == PipelineCause::kTransforms;
 }
 
 }  // namespace
 
-const Rule kInputPipeline{
-    "input-pipeline",
-    "Training waits for a loader other than PyTorch's: tf.data, Keras, Ray Data or DALI.",
-    "Data stalls in that loader's next(), also inside a CUDA graph. Its own threads are not recorded, so the "
-    "advice follows from how the pipeline is built: Python code in it (`tf.py_function`, `from_generator`), "
-    "a map that is not parallel, no prefetch at its end, no cache. The place is the line that makes that "
-    "stage.",
-    "In the framework's own words: TensorFlow operations instead of `tf.py_function`, processes behind "
-    "`from_generator`, `map(num_parallel_calls=tf.data.AUTOTUNE)`, "
-    "`.prefetch(tf.data.AUTOTUNE)`, `.cache()`, `PyDataset(workers=, use_multiprocessing=True)`, "
-    "`prefetch_batches=`. Only an upper bound of the gain is known.",
-    kThresholds,
-    evaluate,
-    attribute::Bottleneck::Input};
+std::optional<PipelineFix> pipeline_fix(const RuleInput& input) {
+  const model::Loader* loader = input.configured_loader();
+  if (!loader || input.loader) return std::nullopt;
+  const Pipeline pipeline(*loader);
+  const Advice* advice = advice_for(input, pipeline);
+  if (!advice) return std::nullopt;
+  return PipelineFix{advice->cause,
+                     {.summary = std::string(advice->summary),
+                      .change = NamedChange{advice->setting, advice->value},
+                      .location = pipeline.location_for(*advice),
+                      .snippet = std::string(advice->snippet)}};
+}
+
+std::optional<Finding> pipeline_finding(const Rule& rule, const RuleInput& input, PipelineCause cause) {
+  const auto unseen = unseen_pipeline(input);
+  if (!unseen || unseen->wait_share < kPipelineStall.value) return std::nullopt;
+  const auto fitting = pipeline_fix(input);
+  if (!fitting || fitting->cause != cause) return std::nullopt;
+  const model::Loader& loader = *input.configured_loader();
+  Finding finding = make_finding(rule, input, unseen->wait_share);
+  finding.title = fmt::format("Data loading: training waits for {} {:.0f}% of each step",
+                              framework_name(loader.framework), 100 * unseen->wait_share);
+  if (const auto code = model::sample_code(loader))
+    finding.title += fmt::format(", which calls the Python function {} ({})", io::printable(code->function),
+                                 io::printable(code->location()));
+  finding.evidence = {{"data stall", 100 * unseen->wait_share, "% of the step"},
+                      {"available", double(input.process.cpu_count), "CPU cores"}};
+  finding.fix = fitting->fix;
+  finding.ceiling_speedup = saves_work(cause) ? ceiling_without_input(input, unseen->wait_share)
+                                              : ceiling_on_all_cores(input, *unseen);
+  return finding;
+}
 
 }  // namespace gpuwatch::advise
