@@ -7,9 +7,10 @@
     tests/abroad/truth.py --only NAME ...    these, again
     tests/abroad/truth.py --smoke            each program once, as it is; writes nothing
 
-Each program runs as it is and with each of its fixes in turn, and that three times: a busy minute meets all of them. Once is enough
-where no fix is near the line between right and wrong. The time of a sample by the program's own clock counts, in the median. Right are the fixes within 3% of the best one; where none gains 3%, the program is
-healthy. An entry is provisional where other programs took so much of the CPUs that fixes may have changed places.
+Each program runs as it is, with each of its fixes in turn, and as it is again, and that three times: a busy minute meets all of them.
+Once is enough where no fix is near the line between right and wrong, and the machine was as fast at the end as at the beginning. The
+time of a sample by the program's own clock counts, in the median. Right are the fixes within 3% of the best one; where none gains 3%,
+the program is healthy. An entry is provisional where other programs took so much of the CPUs that fixes may have changed places.
 """
 
 import argparse
@@ -29,6 +30,7 @@ TRUTH = HERE / "truth.json"
 ROUNDS = 3
 QUIET = 0.05  # of one CPU, by programs that are none of ours and by the machine's host
 NEAR = 0.15  # no second look is needed where everything else is so much slower than the best
+STEADY = 0.10  # and where the program as it is took as long at the end of the round: machines change their speed by up to 1.9 times
 NOW = ""  # the name of the program as it is, beside those of its fixes
 
 
@@ -41,7 +43,9 @@ def medians_of(times):
 
 
 def is_clear(case, times):
-    """Nothing else is near the best, be that another cause's fix or the program as it is."""
+    """Nothing else is near the best, be that another cause's fix or the program as it is, and the machine kept its speed."""
+    if max(times[NOW]) > min(times[NOW]) * (1 + STEADY):
+        return False
     medians, causes = medians_of(times), {NOW: (), **{fix.name: fix.findings for fix in case.fixes}}
     best = min(medians, key=medians.get)
     rivals = [value for name, value in medians.items() if causes[name] != causes[best]]
@@ -52,7 +56,7 @@ def measured(case, rounds):
     """Microseconds a sample: {name of the fix: one of each round}."""
     times = {NOW: [], **{fix.name: [] for fix in case.fixes}}
     for _ in range(rounds):
-        for name, words in [(NOW, ()), *((fix.name, fix.words) for fix in case.fixes)]:
+        for name, words in [(NOW, ()), *((fix.name, fix.words) for fix in case.fixes), (NOW, ())]:
             times[name].append(round(sample_us(abroad_case.run(case, words)), 3))
         if is_clear(case, times):
             break
