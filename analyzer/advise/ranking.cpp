@@ -134,6 +134,14 @@ class Applied {
   predict::LoaderReplayInput loader_;
 };
 
+// Workers that compute beside training that computes on all cores: seven programs of eight became slower.
+// Those that sleep or read leave the cores to it.
+bool would_compete(const predict::LoaderReplayInput& loader) {
+  constexpr double kComputes = 0.5;  // of the time of a fetch
+  const predict::BatchCost mean = predict::mean_batch(loader);
+  return loader.think_cores_known && loader.think_cores > 1 && mean.cpu_ns >= kComputes * mean.service_ns;
+}
+
 // A rule compares replays with each other; the prediction starts from the recorded step, and decides. One
 // that may as well be a loss is named only where a large gain is expected.
 bool is_worth_naming(const RuleInput& input, const Finding& finding) {
@@ -141,10 +149,7 @@ bool is_worth_naming(const RuleInput& input, const Finding& finding) {
   if (!finding.prediction) return finding.ceiling_speedup.value_or(kLeastSpeedup) >= kLeastSpeedup;
   const predict::Estimate& speedup = finding.prediction->speedup;
   if (speedup.low >= 1) return speedup.expected >= kLeastSpeedup;
-  // Workers beside training that computes on all cores: seven programs of eight became slower.
-  const predict::LoaderReplayInput* loader = input.loader;
-  const bool fills_cores = loader && loader->think_cores_known && loader->think_cores > 1;
-  if (fills_cores && std::holds_alternative<LoaderChange>(finding.fix.change)) return false;
+  if (input.loader && would_compete(*input.loader) && is_option(finding)) return false;
   return speedup.expected >= kLargeSpeedup;
 }
 

@@ -2,7 +2,9 @@
 // Which of two findings comes first, by what is known of their gains.
 #include <gtest/gtest.h>
 
+#include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/ranking.h"
+#include "tests/unit/analyzer/synthetic_run.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -86,6 +88,45 @@ TEST(Ranking, AnOptionThatHardlyHelpsComesAfterTheCodeThatCosts) {
   const Finding decode = bound("input-decode", Bottleneck::Input, 10);
   EXPECT_EQ(first_of({decode, workers(1.13)}), "input-decode");
   EXPECT_EQ(first_of({decode, workers(2)}), "dataloader-workers");
+}
+
+// Epochs of eight batches: what starting workers would take is open, so that the interval holds a loss.
+// Training computes on both cores in half of each step. Whether fetches sleep or compute decides.
+void split_into_epochs(model::Process& process, size_t batches) {
+  const model::LoaderEpoch whole = process.epochs.front();
+  process.epochs.clear();
+  for (size_t from = 0; from < whole.batches.size(); from += batches) {
+    model::LoaderEpoch& epoch = process.epochs.emplace_back(whole);
+    const auto begin = whole.batches.begin() + ptrdiff_t(from);
+    epoch.batches.assign(begin, begin + ptrdiff_t(std::min(batches, whole.batches.size() - from)));
+    epoch.start = {epoch.batches.front().next.begin, epoch.batches.front().next.begin};
+  }
+}
+
+std::string first_with_fetches_that_compute(double cpu_share) {
+  constexpr double kMs = 10;  // of a fetch, and of the work between two
+  test::Job job = test::make_loader_job(
+      {.workers = 0, .batches = 60, .cpu_count = 2, .cpu_share = cpu_share, .think_ms = [](size_t) {
+         return kMs;
+       }});
+  split_into_epochs(job.process(), 8);
+  const model::TimeSpan steps{job.rank().steps.front().step.begin, job.rank().steps.back().step.end};
+  for (const model::Ns time : {steps.begin, steps.end}) {
+    model::MachineSample sample{};
+    sample.time = time;
+    sample.cpu_ns = model::Ns((2 + cpu_share) / 2 * double(time));
+    sample.cpu_total_ns = 2 * time;
+    sample.cpu_idle_ns = 2 * time - sample.cpu_ns;
+    job.process().machine_samples.push_back(sample);
+  }
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* first = first_complaint(diagnosis.findings);
+  return first ? first->id : "none";
+}
+
+TEST(Ranking, WorkersThatSleepDoNotCompeteWithTraining) {
+  EXPECT_EQ(first_with_fetches_that_compute(0.03), "dataloader-workers");
+  EXPECT_NE(first_with_fetches_that_compute(0.95), "dataloader-workers");
 }
 
 }  // namespace
