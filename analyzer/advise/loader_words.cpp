@@ -101,6 +101,13 @@ void propose(Finding& finding, const RuleInput& input, const LoaderChange& chang
   const SettingWords words = setting_words(change, loader);
   finding.fix.change = change;
   finding.fix.summary = "Set " + words.setting;
+  if (loader && loader->repeats_per_worker && change.option == LoaderOption::kNumWorkers &&
+      change.value > std::max(loader->num_workers, 1))
+    finding.fix.summary += fmt::format(
+        ", and let {}.__iter__ split the data by get_worker_info(): no code there asks for it, and each "
+        "worker "
+        "would yield all samples",
+        io::printable(loader->dataset));
   finding.fix.snippet = words.snippet;
   if (loader) finding.fix.location = loader->location;
 }

@@ -211,8 +211,9 @@ struct Loader {
   std::string framework = "torch",
               code;    // "file:line function" of the dataset's __getitem__ or __iter__
   std::string stages;  // of a tf.data pipeline: "file:line" of each stage that `dataset` names, a line each
-  uint32_t instance = 0;  // further iterator over the same loader, living beside the first
-  uint32_t remade = 0;    // further DataLoader objects that the script made in its place, one after the other
+  bool repeats_per_worker = false;  // an IterableDataset without code that asks which worker it runs in
+  uint32_t instance = 0;            // further iterator over the same loader, living beside the first
+  uint32_t remade = 0;  // further DataLoader objects that the script made in its place, one after the other
   uint32_t thread = kNone;  // index into Process::threads: the consumer
 };
 

@@ -244,6 +244,7 @@ void TableVisitor::operator()(const trace::LoaderInfo& t) {
   loader.code = text(t.code());
   loader.instance = t.instance();
   loader.stages = text(t.stages());
+  loader.repeats_per_worker = t.sharding() == 1;
 }
 
 void TableVisitor::operator()(const trace::Sample& t) {

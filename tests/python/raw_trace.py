@@ -33,7 +33,7 @@ TABLES = {
         "LoaderInfo",
         "id:I process:I class_name:s dataset:s location:s start_method:s sampler:s num_workers:i batch_size:i "
         "prefetch_factor:i pin_memory:b persistent_workers:b in_order:b drop_last:b batches:i "
-        "framework:s code:s instance:I stages:s",
+        "framework:s code:s instance:I stages:s sharding:I",
     ),
     b"WORK": ("WorkerInfo", "loader:I worker:I pid:I thread:I"),
     b"LOSS": ("Loss", "process:I thread:I reason:s count:Q"),

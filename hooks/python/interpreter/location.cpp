@@ -39,12 +39,15 @@ bool is_rewritten(const char* file) noexcept {
   return std::strstr(file, "/__autograph_generated_file") != nullptr;
 }
 
-Owner owner_of(PyObject* frame, const char* file) noexcept {
-  if (std::strncmp(file, "<frozen ", 8) == 0 || is_torch(file) || is_rewritten(file) ||
-      is_generated(frame, file))
+Owner owner_of_file(const char* file) noexcept {
+  if (std::strncmp(file, "<frozen ", 8) == 0 || is_torch(file) || is_rewritten(file))
     return Owner::kTorchOrInterpreter;
   if (std::strstr(file, "/site-packages/") || std::strstr(file, "/dist-packages/")) return Owner::kLibrary;
   return is_standard_library(file) ? Owner::kTorchOrInterpreter : Owner::kUser;
+}
+
+Owner owner_of(PyObject* frame, const char* file) noexcept {
+  return is_generated(frame, file) ? Owner::kTorchOrInterpreter : owner_of_file(file);
 }
 
 Location location_of(PyObject* frame, const char* file) noexcept {
@@ -54,6 +57,10 @@ Location location_of(PyObject* frame, const char* file) noexcept {
 }
 
 }  // namespace
+
+bool is_users_file(const char* file) noexcept {
+  return owner_of_file(file) == Owner::kUser;
+}
 
 bool is_users_frame(PyObject* frame, const char* file) noexcept {
   return owner_of(frame, file) == Owner::kUser;

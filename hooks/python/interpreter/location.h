@@ -16,7 +16,9 @@ using Location = base::Text<512>;
 
 Location users_location() noexcept;  // empty if there is none
 
-// The frame's file is neither a library's nor the interpreter's.
+// The file is neither a library's nor the interpreter's.
+bool is_users_file(const char* file) noexcept;
+// Nor was the frame's made by dataclasses, attrs or namedtuple.
 bool is_users_frame(PyObject* frame, const char* file) noexcept;
 
 // "file:line name" of a function that is written in Python, of the one that decorators wrap; empty if it is

@@ -11,6 +11,7 @@
 #include "hooks/python/interpreter/location.h"
 #include "hooks/python/interpreter/object.h"
 #include "hooks/python/pytorch/iterators.h"
+#include "hooks/python/pytorch/sharding.h"
 #include "libinject/base/syscall.h"
 #include "libinject/record/recorder.h"
 
@@ -204,6 +205,7 @@ trace::LoaderInfoFields describe(PyObject* loader, PyObject* dataset) noexcept {
   fields.drop_last = static_cast<int8_t>(truth_attribute(loader, "drop_last", -1));
   fields.batches = batches_of(loader, dataset);
   fields.code = intern_code(dataset, long_attribute(loader, "_dataset_kind", 0) == 1);
+  fields.sharding = static_cast<uint32_t>(sharding_of(loader, dataset));
   const Proxy* proxy = proxy_of(loader);
   if (const Ref behind = proxy ? attribute(loader, proxy->loader) : Ref()) {
     const Ref its_dataset = attribute(behind.get(), "dataset");

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "analyzer/advise/diagnose.h"
 #include "tests/unit/analyzer/synthetic_run.h"
 
 namespace gpuwatch::advise {
@@ -71,6 +72,22 @@ TEST(Propose, FillsTheFix) {
   EXPECT_EQ(finding.fix.location, "/home/a/train.py:88");
   EXPECT_EQ(setting_name(finding.fix.change), "num_workers");
   EXPECT_EQ(setting_value(finding.fix.change), "4");
+}
+
+// Two workers over a dataset that does not ask which of them it runs in would train on every sample twice.
+TEST(LoaderWords, SayHowAnIterableDatasetIsSplit) {
+  test::Job job = test::make_loader_job({.workers = 0});
+  model::Loader& loader = job.process().loaders[0];
+  loader.dataset = "Shards";
+  loader.repeats_per_worker = true;
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* workers = find(diagnosis.findings, "dataloader-workers");
+  ASSERT_NE(workers, nullptr);
+  EXPECT_NE(workers->fix.summary.find("let Shards.__iter__ split the data by get_worker_info()"),
+            std::string::npos);
+  loader.repeats_per_worker = false;
+  EXPECT_EQ(diagnose(job.run, job.ranks).findings.front().fix.summary.find("get_worker_info"),
+            std::string::npos);
 }
 
 }  // namespace
