@@ -177,6 +177,11 @@ DEVICE = [
           fix("small-batch", "--per-device-train-batch-size 256", batch_size="--per-device-train-batch-size"), fix("sync-per-step", "--logging-steps 1000")], device="t4", side="device"),
 ]  # fmt: skip
 
+DEVICE_2 = [
+    Case("ratings-one-buffer", "rating_blocks.cu", (),
+         [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
+]  # fmt: skip
+
 COMPILED = [
     Case("spmv-residual", "spmv_solver.cu", (), [fix("sync-per-step", "--check-every 20")], device="a100", side="device", status="seen"),
     Case("speech-buffers", "speech_frontend.cu", (), [fix("allocator-churn", "--pool 1")], device="a100", side="device", status="seen"),
@@ -187,4 +192,4 @@ COMPILED = [
     Case("decoder-checks", "decoder_train.cu", (), [fix(("sync-per-step", "debug-left-on"), "--check 0"), fix("sync-per-step", "--loss-every 100")], device="a100", side="device"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED]
+CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *COMPILED]
