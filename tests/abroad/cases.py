@@ -178,6 +178,8 @@ DEVICE = [
 ]  # fmt: skip
 
 DEVICE_2 = [
+    Case("molecule-layer-times", "molecule_energies.py", (),
+         [fix(("sync-per-step", "debug-left-on"), "--no-layer-times"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--log-every 1000")], device="a10", side="device"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
