@@ -180,6 +180,8 @@ DEVICE = [
 DEVICE_2 = [
     Case("molecule-layer-times", "molecule_energies.py", (),
          [fix(("sync-per-step", "debug-left-on"), "--no-layer-times"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--log-every 1000")], device="a10", side="device"),
+    Case("moe-fullest-expert", "moe_language.py", (),
+         [fix("sync-per-step", "--drop-tokens"), fix("launch-bound", "--fused-adam"), fix("sync-per-step", "--log-interval 1000")], device="a100", side="device"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
