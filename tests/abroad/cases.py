@@ -182,6 +182,9 @@ DEVICE_2 = [
          [fix(("sync-per-step", "debug-left-on"), "--no-layer-times"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--log-every 1000")], device="a10", side="device"),
     Case("moe-fullest-expert", "moe_language.py", (),
          [fix("sync-per-step", "--drop-tokens"), fix("launch-bound", "--fused-adam"), fix("sync-per-step", "--log-interval 1000")], device="a100", side="device"),
+    Case("mixer-activations", "mixer_units.py", (),
+         [fix(("sync-per-step", "blocking-copy"), "--monitor-every 50"), fix("cudnn-autotune", "--channels-last"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--report-every 1000"),
+          fix("small-batch", "--batch-size 192", batch_size="--batch-size")], device="a100", side="device"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
