@@ -185,6 +185,8 @@ DEVICE_2 = [
     Case("mixer-activations", "mixer_units.py", (),
          [fix(("sync-per-step", "blocking-copy"), "--monitor-every 50"), fix("cudnn-autotune", "--channels-last"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--report-every 1000"),
           fix("small-batch", "--batch-size 192", batch_size="--batch-size")], device="a100", side="device"),
+    Case("weather-pageable", "weather_fields.py", (),
+         [fix("pin-memory", "--pin-memory"), fix("small-batch", "--batch-size 12", batch_size="--batch-size"), fix("sync-per-step", "--display 1000")], device="a100", side="device"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
