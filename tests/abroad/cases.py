@@ -187,6 +187,8 @@ DEVICE_2 = [
           fix("small-batch", "--batch-size 192", batch_size="--batch-size")], device="a100", side="device"),
     Case("weather-pageable", "weather_fields.py", (),
          [fix("pin-memory", "--pin-memory"), fix("small-batch", "--batch-size 12", batch_size="--batch-size"), fix("sync-per-step", "--display 1000")], device="a100", side="device"),
+    Case("alloy-members", "alloy_ensemble.py", (),
+         [fix("launch-bound", "--stacked"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--print-every 1000")], device="a100", side="device"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
