@@ -189,6 +189,9 @@ DEVICE_2 = [
          [fix("pin-memory", "--pin-memory"), fix("small-batch", "--batch-size 12", batch_size="--batch-size"), fix("sync-per-step", "--display 1000")], device="a100", side="device"),
     Case("alloy-members", "alloy_ensemble.py", (),
          [fix("launch-bound", "--stacked"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--print-every 1000")], device="a100", side="device"),
+    Case("lora-batch-of-one", "lora_instruct.py", (),
+         [fix("small-batch", "--per-device-batch-size 8", batch_size="--per-device-batch-size"), fix("small-batch", "--per-device-batch-size 4", batch_size="--per-device-batch-size"),
+          fix("launch-bound", "--fused"), fix("sync-per-step", "--logging-steps 1000"), *workers("--num-workers", 2)], device="a100", side="device"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
