@@ -192,6 +192,9 @@ DEVICE_2 = [
     Case("lora-batch-of-one", "lora_instruct.py", (),
          [fix("small-batch", "--per-device-batch-size 8", batch_size="--per-device-batch-size"), fix("small-batch", "--per-device-batch-size 4", batch_size="--per-device-batch-size"),
           fix("launch-bound", "--fused"), fix("sync-per-step", "--logging-steps 1000"), *workers("--num-workers", 2)], device="a100", side="device"),
+    Case("speech-fp32-layers", "speech_synthesis.py", (),
+         [fix(PRECISION, "--ffn-precision amp"), fix(PRECISION, "--tf32"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), fix("sync-per-step", "--log-step 1000")],
+         device="a10", side="device"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
