@@ -195,6 +195,9 @@ DEVICE_2 = [
     Case("speech-fp32-layers", "speech_synthesis.py", (),
          [fix(PRECISION, "--ffn-precision amp"), fix(PRECISION, "--tf32"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), fix("sync-per-step", "--log-step 1000")],
          device="a10", side="device"),
+    Case("sound-mixup", "sound_events.py", (),
+         [fix("host-work", "--augment device"), fix("host-work", "--augment workers"), fix("host-work", "--augment workers --workers 2"), *workers("--workers", 2), fix("small-batch", "--batch 64", batch_size="--batch"),
+          fix("sync-per-step", "--log-every 1000")], device="a100", side="script"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
