@@ -198,6 +198,9 @@ DEVICE_2 = [
     Case("sound-mixup", "sound_events.py", (),
          [fix("host-work", "--augment device"), fix("host-work", "--augment workers"), fix("host-work", "--augment workers --workers 2"), *workers("--workers", 2), fix("small-batch", "--batch 64", batch_size="--batch"),
           fix("sync-per-step", "--log-every 1000")], device="a100", side="script"),
+    Case("cryo-compressed", "cryo_particles.py", (),
+         [*workers("--num-workers", 1, 2, 4), fix("dataloader-prefetch", "--num-workers 1 --prefetch-factor 8", prefetch_factor=PREFETCH), fix(PRECISION, "--bf16"),
+          fix("cudnn-autotune", "--benchmark")], device="a100"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
