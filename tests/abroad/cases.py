@@ -201,6 +201,9 @@ DEVICE_2 = [
     Case("cryo-compressed", "cryo_particles.py", (),
          [*workers("--num-workers", 1, 2, 4), fix("dataloader-prefetch", "--num-workers 1 --prefetch-factor 8", prefetch_factor=PREFETCH), fix(PRECISION, "--bf16"),
           fix("cudnn-autotune", "--benchmark")], device="a100"),
+    Case("plate-error-rate", "plate_reader.py", (),
+         [fix(("host-work", "sync-per-step"), "--cer-every 50"), fix("cudnn-autotune", "--benchmark"), fix(PRECISION, "--tf32"), fix("small-batch", "--batch-size 128", batch_size="--batch-size")],
+         device="a100", side="script"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
