@@ -204,6 +204,9 @@ DEVICE_2 = [
     Case("plate-error-rate", "plate_reader.py", (),
          [fix(("host-work", "sync-per-step"), "--cer-every 50"), fix("cudnn-autotune", "--benchmark"), fix(PRECISION, "--tf32"), fix("small-batch", "--batch-size 128", batch_size="--batch-size")],
          device="a100", side="script"),
+    Case("protein-healthy", "protein_masked.py", (),
+         [*workers("--workers", 2), fix("dataloader-prefetch", "--prefetch 16", prefetch_factor="--prefetch"), fix(PRECISION, "--tf32"),
+          fix("small-batch", "--batch-size 192", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="h100", side="device"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
