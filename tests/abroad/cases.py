@@ -207,6 +207,9 @@ DEVICE_2 = [
     Case("protein-healthy", "protein_masked.py", (),
          [*workers("--workers", 2), fix("dataloader-prefetch", "--prefetch 16", prefetch_factor="--prefetch"), fix(PRECISION, "--tf32"),
           fix("small-batch", "--batch-size 192", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="h100", side="device"),
+    Case("clips-healthy", "action_clips.py", (),
+         [*workers("--loader-workers", 4), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("cudnn-autotune", "--benchmark"),
+          fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("sync-per-step", "--print-freq 1000")], device="a10"),
     Case("ratings-one-buffer", "rating_blocks.cu", (),
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
 ]  # fmt: skip
