@@ -13,8 +13,9 @@ class Member(nn.Module):
     def __init__(self, columns, width):
         super().__init__()
         self.layers = nn.Sequential(
-            nn.Linear(columns, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 2)
-        )
+            nn.Linear(columns, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU(),
+            nn.Linear(width, width), nn.SiLU(), nn.Linear(width, 2),
+        )  # fmt: skip
 
     def forward(self, x):
         return self.layers(x).unbind(-1)
@@ -54,11 +55,11 @@ def gaussian_nll(mean, spread, target):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--members", type=int, default=8)
-    parser.add_argument("--rows", type=int, default=2048)
+    parser.add_argument("--members", type=int, default=16)
+    parser.add_argument("--rows", type=int, default=512)
     parser.add_argument("--columns", type=int, default=48)
-    parser.add_argument("--width", type=int, default=256)
-    parser.add_argument("--epochs", type=int, default=320)
+    parser.add_argument("--width", type=int, default=128)
+    parser.add_argument("--epochs", type=int, default=350)
     parser.add_argument("--stacked", action="store_true")
     parser.add_argument("--fused", action="store_true", help="the optimizer's fused kernels")
     parser.add_argument("--tf32", action="store_true")

@@ -93,7 +93,8 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(0)
 
-    model = Model(16000, args.dim, args.layers, heads=8, experts=args.experts, factor=args.capacity_factor, drop_tokens=args.drop_tokens).cuda()
+    experts = {"experts": args.experts, "factor": args.capacity_factor, "drop_tokens": args.drop_tokens}
+    model = Model(16000, args.dim, args.layers, heads=8, **experts).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, fused=args.fused_adam or None)
     corpus = torch.randint(0, 16000, (512, args.length + 1), device="cuda")
     meter = Meter(20, args.micro_batch, torch.cuda.synchronize)

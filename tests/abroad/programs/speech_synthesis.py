@@ -15,7 +15,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, dim, factor, precision):
         super().__init__()
-        self.norm, self.up, self.down, self.precision = nn.LayerNorm(dim), nn.Linear(dim, factor * dim), nn.Linear(factor * dim, dim), precision
+        self.norm, self.precision = nn.LayerNorm(dim), precision
+        self.up, self.down = nn.Linear(dim, factor * dim), nn.Linear(factor * dim, dim)
 
     def forward(self, x):
         island = torch.autocast("cuda", enabled=False) if self.precision == "fp32" else contextlib.nullcontext()
@@ -78,7 +79,8 @@ class Trainer:
         with torch.autocast("cuda", dtype=torch.bfloat16):
             coarse, fine, predicted = self.model(phonemes)
         return {
-            "mel": F.l1_loss(coarse.float(), mels), "postnet": F.l1_loss(fine.float(), mels), "duration": F.mse_loss(predicted.float(), durations)
+            "mel": F.l1_loss(coarse.float(), mels), "postnet": F.l1_loss(fine.float(), mels),
+            "duration": F.mse_loss(predicted.float(), durations),
         }  # fmt: skip
 
     def fit(self):
