@@ -177,6 +177,43 @@ DEVICE = [
           fix("small-batch", "--per-device-train-batch-size 256", batch_size="--per-device-train-batch-size"), fix("sync-per-step", "--logging-steps 1000")], device="t4", side="device"),
 ]  # fmt: skip
 
+DEVICE_2 = [
+    Case("molecule-layer-times", "molecule_energies.py", (),
+         [fix(("sync-per-step", "debug-left-on"), "--no-layer-times"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--log-every 1000")], device="a10", side="device"),
+    Case("moe-fullest-expert", "moe_language.py", (),
+         [fix("sync-per-step", "--drop-tokens"), fix("launch-bound", "--fused-adam"), fix("sync-per-step", "--log-interval 1000")], device="a100", side="device"),
+    Case("mixer-activations", "mixer_units.py", (),
+         [fix(("sync-per-step", "blocking-copy"), "--monitor-every 50"), fix("cudnn-autotune", "--channels-last"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--report-every 1000"),
+          fix("small-batch", "--batch-size 192", batch_size="--batch-size")], device="a100", side="device"),
+    Case("weather-pageable", "weather_fields.py", (),
+         [fix("pin-memory", "--pin-memory"), fix("small-batch", "--batch-size 12", batch_size="--batch-size"), fix("sync-per-step", "--display 1000")], device="a100", side="device"),
+    Case("alloy-members", "alloy_ensemble.py", (),
+         [fix("launch-bound", "--stacked"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--print-every 1000")], device="a100", side="device"),
+    Case("lora-batch-of-one", "lora_instruct.py", (),
+         [fix("small-batch", "--per-device-batch-size 8", batch_size="--per-device-batch-size"), fix("small-batch", "--per-device-batch-size 4", batch_size="--per-device-batch-size"),
+          fix("launch-bound", "--fused"), fix("sync-per-step", "--logging-steps 1000"), *workers("--num-workers", 2)], device="a100", side="device"),
+    Case("speech-fp32-layers", "speech_synthesis.py", (),
+         [fix(PRECISION, "--ffn-precision amp"), fix(PRECISION, "--tf32"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), fix("sync-per-step", "--log-step 1000")],
+         device="a10", side="device"),
+    Case("sound-mixup", "sound_events.py", (),
+         [fix("host-work", "--augment device"), fix("host-work", "--augment workers"), fix("host-work", "--augment workers --workers 2"), *workers("--workers", 2), fix("small-batch", "--batch 64", batch_size="--batch"),
+          fix("sync-per-step", "--log-every 1000")], device="a100", side="script"),
+    Case("cryo-compressed", "cryo_particles.py", (),
+         [*workers("--num-workers", 1, 2, 4), fix("dataloader-prefetch", "--num-workers 1 --prefetch-factor 8", prefetch_factor=PREFETCH), fix(PRECISION, "--bf16"),
+          fix("cudnn-autotune", "--benchmark")], device="a100"),
+    Case("plate-error-rate", "plate_reader.py", (),
+         [fix(("host-work", "sync-per-step"), "--cer-every 50"), fix("cudnn-autotune", "--benchmark"), fix(PRECISION, "--tf32"), fix("small-batch", "--batch-size 128", batch_size="--batch-size")],
+         device="a100", side="script"),
+    Case("protein-healthy", "protein_masked.py", (),
+         [*workers("--workers", 2), fix("dataloader-prefetch", "--prefetch 16", prefetch_factor="--prefetch"), fix(PRECISION, "--tf32"),
+          fix("small-batch", "--batch-size 192", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="h100", side="device"),
+    Case("clips-healthy", "action_clips.py", (),
+         [*workers("--loader-workers", 4), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("cudnn-autotune", "--benchmark"),
+          fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("sync-per-step", "--print-freq 1000")], device="a10"),
+    Case("ratings-one-buffer", "rating_blocks.cu", (),
+         [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device"),
+]  # fmt: skip
+
 COMPILED = [
     Case("spmv-residual", "spmv_solver.cu", (), [fix("sync-per-step", "--check-every 20")], device="a100", side="device", status="seen"),
     Case("speech-buffers", "speech_frontend.cu", (), [fix("allocator-churn", "--pool 1")], device="a100", side="device", status="seen"),
@@ -187,4 +224,4 @@ COMPILED = [
     Case("decoder-checks", "decoder_train.cu", (), [fix(("sync-per-step", "debug-left-on"), "--check 0"), fix("sync-per-step", "--loss-every 100")], device="a100", side="device"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED]
+CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *COMPILED]
