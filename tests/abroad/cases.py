@@ -187,4 +187,9 @@ COMPILED = [
     Case("decoder-checks", "decoder_train.cu", (), [fix(("sync-per-step", "debug-left-on"), "--check 0"), fix("sync-per-step", "--loss-every 100")], device="a100", side="device"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED]
+INPUT_2 = [
+    Case("downscaling-grids", "downscaling_grids.py", ("--root", "{data}"),
+         [fix(("input-cacheable", "input-storage"), "--mmap"), *workers("--workers", 1, 2, 4), fix("dataloader-prefetch", "--workers 2 --prefetch-factor 8", prefetch_factor=PREFETCH)], data="fields"),
+]  # fmt: skip
+
+CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED, *INPUT_2]

@@ -275,6 +275,14 @@ def scenes(folder, count=6, size=96, bands=64):
         )
 
 
+def fields(folder, days=10, shape=(6, 721, 1440)):
+    """Six variables on a global grid of a quarter of a degree, a file a day."""
+    base = RANDOM.standard_normal(shape, dtype=np.float32)
+    for day in range(days):
+        np.save(folder / f"day_{day:03}.npy", np.roll(base, day * 9, 2) + np.float32(0.01 * day))
+    np.savez(folder / "stats.npz", mean=base.mean((1, 2)), std=base.std((1, 2)))
+
+
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True)
