@@ -190,6 +190,8 @@ COMPILED = [
 INPUT_2 = [
     Case("downscaling-grids", "downscaling_grids.py", ("--root", "{data}"),
          [fix(("input-cacheable", "input-storage"), "--mmap"), *workers("--workers", 1, 2, 4), fix("dataloader-prefetch", "--workers 2 --prefetch-factor 8", prefetch_factor=PREFETCH)], data="fields"),
+    Case("spacy-tickets", "spacy_tickets.py", ("{data}/tickets.jsonl",),
+         [fix(("collate-cost", "input-decode", "input-cacheable"), "--pretokenize"), *workers("--num-workers", 1, 2, 4), fix("padding-waste", "--max-tokens 100")], data="tickets", package="spacy"),
 ]  # fmt: skip
 
 CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED, *INPUT_2]

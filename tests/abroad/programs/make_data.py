@@ -283,6 +283,30 @@ def fields(folder, days=10, shape=(6, 721, 1440)):
     np.savez(folder / "stats.npz", mean=base.mean((1, 2)), std=base.std((1, 2)))
 
 
+def tickets(folder, count=1000):
+    """Support tickets with what customers put into them: addresses, numbers, abbreviations, words run together."""
+    random.seed(1)
+    words = ["".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=random.randint(1, 10))) for _ in range(20_000)]
+    common = ["the", "and", "I", "don't", "can't", "it's", "on", "with", "please", "e.g.", "won't", "you", "is", "not", "a"]
+
+    def piece():
+        kind = random.random()
+        if kind < 0.4:
+            return random.choice(common)
+        if kind < 0.85:
+            return random.choice(words) + random.choice(["", "", "", ",", ".", "!", "?)", "..."])
+        if kind < 0.93:
+            return f"{random.choice(words)}-{random.randrange(10_000)}/{random.choice(words)}"
+        address = f"https://shop.example/{random.choice(words)}?id={random.randrange(10**6)}"
+        return random.choice([address, f"{random.choice(words)}@{random.choice(words)}.example", f"${random.random() * 100:.2f}"])
+
+    with open(folder / "tickets.jsonl", "w") as file:
+        for number in range(count):
+            body = " ".join(piece() for _ in range(random.randint(40, 200)))
+            queue = random.choice(["billing", "returns", "login", "delivery"])
+            file.write(json.dumps({"id": number, "queue": queue, "subject": f"Order {number}", "body": body}) + "\n")
+
+
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True)
