@@ -192,6 +192,9 @@ INPUT_2 = [
          [fix(("input-cacheable", "input-storage"), "--mmap"), *workers("--workers", 1, 2, 4), fix("dataloader-prefetch", "--workers 2 --prefetch-factor 8", prefetch_factor=PREFETCH)], data="fields"),
     Case("spacy-tickets", "spacy_tickets.py", ("{data}/tickets.jsonl",),
          [fix(("collate-cost", "input-decode", "input-cacheable"), "--pretokenize"), *workers("--num-workers", 1, 2, 4), fix("padding-waste", "--max-tokens 100")], data="tickets", package="spacy"),
+    Case("store-sales", "store_sales.py", (),
+         [fix(("dataloader-oversubscribed", "collate-cost"), "--num-workers 0"), fix("collate-cost", "--stacked"), *workers("--num-workers", 1, 4),
+          fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("sync-per-step", "--print-every 100000")]),
 ]  # fmt: skip
 
 CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED, *INPUT_2]
