@@ -198,6 +198,9 @@ INPUT_2 = [
     Case("jax-siren", "jax_siren.py", (),
          [fix(("host-work", "logging-stall"), "--frame-every 1000"), fix(("host-work", "logging-stall"), "--dpi 50"), fix("evaluation-share", "--frame-size 32")],
          package="jax, optax, matplotlib", framework="jax", side="script"),
+    Case("keras-churn", "keras_churn.py", (),
+         [fix("evaluation-share", "--auc-every 1000"), fix("evaluation-share", "--predict-batch-size 512"), fix("small-batch", "--batch-size 128", batch_size="--batch-size")],
+         package="keras, jax, scikit-learn", framework="keras", side="script"),
 ]  # fmt: skip
 
 CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED, *INPUT_2]
