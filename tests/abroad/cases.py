@@ -195,6 +195,8 @@ INPUT_2 = [
     Case("store-sales", "store_sales.py", (),
          [fix(("dataloader-oversubscribed", "collate-cost"), "--num-workers 0"), fix("collate-cost", "--stacked"), *workers("--num-workers", 1, 4),
           fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("sync-per-step", "--print-every 100000")]),
+    Case("whale-triplets", "whale_triplets.py", (),
+         [fix("host-work", "--mining matrix"), *workers("--num-workers", 1, 2), fix(("sync-per-step", "logging-stall"), "--log-every-n-steps 1000")], package="lightning", side="script"),
     Case("jax-siren", "jax_siren.py", (),
          [fix(("host-work", "logging-stall"), "--frame-every 1000"), fix(("host-work", "logging-stall"), "--dpi 50"), fix("evaluation-share", "--frame-size 32")],
          package="jax, optax, matplotlib", framework="jax", side="script"),
