@@ -207,6 +207,8 @@ INPUT_2 = [
     Case("keras-churn", "keras_churn.py", (),
          [fix("evaluation-share", "--auc-every 1000"), fix("evaluation-share", "--predict-batch-size 512"), fix("small-batch", "--batch-size 128", batch_size="--batch-size")],
          package="keras, jax, scikit-learn", framework="keras", side="script"),
+    Case("flax-cells", "flax_cells.py", (),
+         [fix(("dataloader-prefetch", "blocking-copy"), "--ahead"), fix(("host-work", "input-decode"), "--no-flip"), fix("sync-per-step", "--log-every 1000")], package="jax, flax, optax", framework="jax"),
 ]  # fmt: skip
 
 CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *COMPILED, *INPUT_2]
