@@ -318,6 +318,15 @@ def heartbeats(folder, count=2400, leads=3, samples=1250):
     Dataset.from_dict(data, features=columns).save_to_disk(str(folder / "train"))
 
 
+def strokes(folder, count=3000):
+    """Pen strokes (two offsets and whether the pen is down) of forty writers; most are short, a few are long."""
+    lengths = np.clip(RANDOM.lognormal(4.5, 0.5, count), 20, 420).astype(np.int32)
+    lengths[0] = 420
+    points = np.cumsum(RANDOM.normal(0, 0.02, (lengths.sum(), 3)), 0) % 1 - 0.5
+    points[:, 2] = RANDOM.random(len(points)) > 0.05
+    np.savez(folder / "strokes.npz", points=points.astype(np.float32), lengths=lengths, writers=RANDOM.integers(0, 40, count))
+
+
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True)
