@@ -216,6 +216,9 @@ INPUT_2 = [
     Case("keras-churn", "keras_churn.py", (),
          [fix("evaluation-share", "--auc-every 1000"), fix("evaluation-share", "--predict-batch-size 512"), fix("small-batch", "--batch-size 128", batch_size="--batch-size")],
          package="keras, jax, scikit-learn", framework="keras", side="script"),
+    Case("voice-denoiser", "voice_denoiser.py", (),
+         [*workers("--num-workers", 2, 4), fix(("dataloader-oversubscribed", WORKERS), "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
+          fix(("sync-per-step", "host-work"), "--print-every 1000")], package="torchmetrics"),
     Case("flax-cells", "flax_cells.py", (),
          [fix(("dataloader-prefetch", "blocking-copy"), "--ahead"), fix(("host-work", "input-decode"), "--no-flip"), fix("sync-per-step", "--log-every 1000")], package="jax, flax, optax", framework="jax"),
 ]  # fmt: skip
