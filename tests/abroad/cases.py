@@ -224,4 +224,40 @@ COMPILED = [
     Case("decoder-checks", "decoder_train.cu", (), [fix(("sync-per-step", "debug-left-on"), "--check 0"), fix("sync-per-step", "--loss-every 100")], device="a100", side="device"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *COMPILED]
+INPUT_2 = [
+    Case("downscaling-grids", "downscaling_grids.py", ("--root", "{data}"),
+         [fix(("input-cacheable", "input-storage"), "--mmap"), *workers("--workers", 1, 2, 4), fix("dataloader-prefetch", "--workers 2 --prefetch-factor 8", prefetch_factor=PREFETCH)], data="fields"),
+    Case("spacy-tickets", "spacy_tickets.py", ("{data}/tickets.jsonl",),
+         [fix(("collate-cost", "input-decode", "input-cacheable"), "--pretokenize"), *workers("--num-workers", 1, 2, 4), fix("padding-waste", "--max-tokens 100")], data="tickets", package="spacy"),
+    Case("store-sales", "store_sales.py", (),
+         [fix(("dataloader-oversubscribed", "collate-cost"), "--num-workers 0"), fix("collate-cost", "--stacked"), *workers("--num-workers", 1, 4),
+          fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("sync-per-step", "--print-every 100000")]),
+    Case("jax-canopy", "jax_canopy.py", ("{url}",),
+         [*workers("--connections", 4, 8, 16), fix("dataloader-prefetch", "--ahead 16", prefetch_factor="--ahead"), fix(("input-remote-storage", "input-cacheable"), "--local {data}"),
+          fix("sync-per-step", "--log-every 1000")], data="objects", store_ms=15, package="jax, flax, aiohttp", framework="jax"),
+    Case("keras-birdsong", "keras_birdsong.py", ("{data}",),
+         [fix(("input-cacheable", "input-decode"), "--cache spectrograms"), fix(WORKERS, "--parallel"), fix("dataloader-prefetch", "--prefetch 16"), fix("dataloader-prefetch", "--prefetch 16 --parallel")],
+         data="birds", package="keras, tensorflow", framework="keras"),
+    Case("ecg-trainer", "ecg_trainer.py", ("--dataset", "{data}/train"),
+         [fix(("collate-cost", "input-decode"), "--format numpy"), fix(("collate-cost", "input-decode"), "--format torch"), *workers("--dataloader-num-workers", 1, 2),
+          fix("dataloader-prefetch", "--dataloader-num-workers 1 --dataloader-prefetch-factor 8"), fix("sync-per-step", "--logging-steps 1000")],
+         data="heartbeats", env=NO_TF, package="transformers, datasets"),
+    Case("tf-handwriting", "tf_handwriting.py", ("--strokes", "{data}/strokes.npz"),
+         [fix("padding-waste", "--padding batch"), fix("padding-waste", "--padding buckets"), fix("input-cacheable", "--cache"), fix("dataloader-prefetch", "--prefetch 16"),
+          fix("sync-per-step", "--log-every 1000")], data="strokes", package="tensorflow", framework="tensorflow"),
+    Case("whale-triplets", "whale_triplets.py", (),
+         [fix("host-work", "--mining matrix"), *workers("--num-workers", 1, 2), fix(("sync-per-step", "logging-stall"), "--log-every-n-steps 1000")], package="lightning", side="script"),
+    Case("jax-siren", "jax_siren.py", (),
+         [fix(("host-work", "logging-stall"), "--frame-every 1000"), fix(("host-work", "logging-stall"), "--dpi 50"), fix("evaluation-share", "--frame-size 32")],
+         package="jax, optax, matplotlib", framework="jax", side="script"),
+    Case("keras-churn", "keras_churn.py", (),
+         [fix("evaluation-share", "--auc-every 1000"), fix("evaluation-share", "--predict-batch-size 512"), fix("small-batch", "--batch-size 128", batch_size="--batch-size")],
+         package="keras, jax, scikit-learn", framework="keras", side="script"),
+    Case("voice-denoiser", "voice_denoiser.py", (),
+         [*workers("--num-workers", 2, 4), fix(("dataloader-oversubscribed", WORKERS), "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
+          fix(("sync-per-step", "host-work"), "--print-every 1000")], package="torchmetrics"),
+    Case("flax-cells", "flax_cells.py", (),
+         [fix(("dataloader-prefetch", "blocking-copy"), "--ahead"), fix(("host-work", "input-decode"), "--no-flip"), fix("sync-per-step", "--log-every 1000")], package="jax, flax, optax", framework="jax"),
+]  # fmt: skip
+
+CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *COMPILED]

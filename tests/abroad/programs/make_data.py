@@ -275,6 +275,73 @@ def scenes(folder, count=6, size=96, bands=64):
         )
 
 
+def fields(folder, days=10, shape=(6, 721, 1440)):
+    """Six variables on a global grid of a quarter of a degree, a file a day."""
+    base = RANDOM.standard_normal(shape, dtype=np.float32)
+    for day in range(days):
+        np.save(folder / f"day_{day:03}.npy", np.roll(base, day * 9, 2) + np.float32(0.01 * day))
+    np.savez(folder / "stats.npz", mean=base.mean((1, 2)), std=base.std((1, 2)))
+
+
+def tickets(folder, count=1000):
+    """Support tickets with what customers put into them: addresses, numbers, abbreviations, words run together."""
+    random.seed(1)
+    words = ["".join(random.choices("abcdefghijklmnopqrstuvwxyz", k=random.randint(1, 10))) for _ in range(20_000)]
+    common = ["the", "and", "I", "don't", "can't", "it's", "on", "with", "please", "e.g.", "won't", "you", "is", "not", "a"]
+
+    def piece():
+        kind = random.random()
+        if kind < 0.4:
+            return random.choice(common)
+        if kind < 0.85:
+            return random.choice(words) + random.choice(["", "", "", ",", ".", "!", "?)", "..."])
+        if kind < 0.93:
+            return f"{random.choice(words)}-{random.randrange(10_000)}/{random.choice(words)}"
+        address = f"https://shop.example/{random.choice(words)}?id={random.randrange(10**6)}"
+        return random.choice([address, f"{random.choice(words)}@{random.choice(words)}.example", f"${random.random() * 100:.2f}"])
+
+    with open(folder / "tickets.jsonl", "w") as file:
+        for number in range(count):
+            body = " ".join(piece() for _ in range(random.randint(40, 200)))
+            queue = random.choice(["billing", "returns", "login", "delivery"])
+            file.write(json.dumps({"id": number, "queue": queue, "subject": f"Order {number}", "body": body}) + "\n")
+
+
+def birds(folder, count=320, rate=16000):
+    """Recordings of two seconds, chirps in noise, in a folder for each species."""
+    import wave
+
+    time = np.arange(2 * rate) / rate
+    for number in range(count):
+        species = folder / f"species{number % 8}"
+        species.mkdir(exist_ok=True)
+        chirp = np.sin(2 * np.pi * (1500 + 500 * (number % 8)) * time + 40 * np.sin(2 * np.pi * (3 + number % 5) * time))
+        samples = 6000 * chirp + 1500 * RANDOM.standard_normal(len(time))
+        with wave.open(str(species / f"{number:04}.wav"), "wb") as file:
+            file.setparams((1, 2, rate, 0, "NONE", ""))
+            file.writeframes(samples.astype("<i2").tobytes())
+
+
+def heartbeats(folder, count=2400, leads=3, samples=1250):
+    """A datasets table: three leads of ten seconds one after the other in a column of floats, and a diagnosis."""
+    from datasets import Dataset, Features, Sequence, Value
+
+    beat = np.exp(-(((np.arange(samples) % 105) - 50) ** 2) / 18)
+    signals = (beat * RANDOM.uniform(0.5, 2, (count, leads, 1)) + RANDOM.normal(0, 0.1, (count, leads, samples))).astype(np.float32)
+    columns = Features({"signal": Sequence(Value("float32")), "label": Value("int64")})
+    data = {"signal": list(signals.reshape(count, -1)), "label": RANDOM.integers(0, 5, count)}
+    Dataset.from_dict(data, features=columns).save_to_disk(str(folder / "train"))
+
+
+def strokes(folder, count=3000):
+    """Pen strokes (two offsets and whether the pen is down) of forty writers; most are short, a few are long."""
+    lengths = np.clip(RANDOM.lognormal(4.5, 0.5, count), 20, 420).astype(np.int32)
+    lengths[0] = 420
+    points = np.cumsum(RANDOM.normal(0, 0.02, (lengths.sum(), 3)), 0) % 1 - 0.5
+    points[:, 2] = RANDOM.random(len(points)) > 0.05
+    np.savez(folder / "strokes.npz", points=points.astype(np.float32), lengths=lengths, writers=RANDOM.integers(0, 40, count))
+
+
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True)
