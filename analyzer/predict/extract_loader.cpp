@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "analyzer/model/cpu_time.h"
 #include "analyzer/model/quantile.h"
 #include "analyzer/predict/hand_over.h"
-#include "analyzer/predict/helper_threads.h"
+#include "analyzer/predict/loader_cores.h"
 #include "analyzer/predict/loader_replay.h"
 #include "analyzer/predict/restart.h"
 #include "analyzer/predict/unseen_workers.h"
@@ -23,19 +22,6 @@ using model::Ns;
 using model::Process;
 
 constexpr size_t kMostBatches = 3000;  // the latest; more does not sharpen the mean, only the wait for it
-constexpr double kFull = 0.93;
-constexpr double kMuchIdle = 0.3;  // of the cores
-constexpr double kParallel = 1.3;
-constexpr double kTrainingComputes = 0.5;  // of its time
-constexpr double kLeastRunning = 0.25;
-constexpr double kLeastCores = 0.25;
-constexpr double kCompetes = 1.02;        // in the replay: workers and training got into each other's way
-constexpr double kLeastUse = 0.5;         // of the cores that a job is said to be limited by
-constexpr double kThrottled = 0.05;       // cores: a quota ends slices, not only single bursts
-constexpr double kFewCores = 1.3;         // no ordinary scheduling any more
-constexpr double kCrowded = 1.1;          // fetches stretched by more waited for a core as a rule
-constexpr uint32_t kThreadsOfWorker = 2;  // the main one, and the one that sends batches
-constexpr double kWaitedForCpu = 1.005;   // fetches stretched by less are as good as undisturbed
 
 double median(std::vector<double> values, double otherwise) {
   return values.empty() ? otherwise : model::median(std::move(values));
@@ -151,234 +137,6 @@ std::optional<BatchCost> typical_batch(const RankAttribution& rank,
   return typical;
 }
 
-struct CpuUse {
-  Ns begin = 0, end = 0;
-  double own = 0, children = 0, machine = 0, machine_idle = 0, run_delay = 0,
-         throttled = 0;  // cores
-};
-
-// From the sampler, over the recorded steps. Empty below one second: the sampler's grain is about that. A
-// sample shortly before the first step will do as the first.
-std::optional<CpuUse> cpu_use(const Process& process, const RankAttribution& rank) {
-  constexpr Ns kShortlyBefore = 100'000'000;
-  if (rank.steps.empty()) return std::nullopt;
-  Ns begin = rank.steps.front().step.begin, end = rank.steps.back().step.end;
-  const model::MachineSample* first = nullptr;
-  const model::MachineSample* last = nullptr;
-  for (const model::MachineSample& sample : process.machine_samples) {
-    if (sample.time < begin - kShortlyBefore || sample.time > end) continue;
-    if (!first) first = &sample;
-    last = &sample;
-  }
-  if (!first || last->time - first->time < 900'000'000) return std::nullopt;
-  double wall = double(last->time - first->time);
-  CpuUse use{first->time, last->time};
-  const model::CpuTime time = model::cpu_time(process, {first->time, last->time});
-  use.own = time.own_ns / wall;
-  use.children = time.workers_ns / wall;
-  use.run_delay = std::max(0.0, double(last->run_delay_ns - first->run_delay_ns) / wall);
-  use.throttled = std::max(0.0, double(last->throttled_ns - first->throttled_ns) / wall);
-  use.machine = double(last->cpu_total_ns - first->cpu_total_ns) / wall;
-  use.machine_idle = double(last->cpu_idle_ns - first->cpu_idle_ns) / wall;
-  return use;
-}
-
-// Whether an epoch began or ended within the interval, and with it its workers.
-auto began_in(const CpuUse& use) {
-  return [&use](const LoaderEpoch* epoch) {
-    return !epoch->workers.empty() && epoch->start.begin > use.begin && epoch->start.begin < use.end;
-  };
-}
-
-// Of the interval, the part spent outside next(); and the CPU time that next() itself took.
-void consumer_share(const std::vector<const LoaderEpoch*>& epochs, const CpuUse& use, double& think,
-                    const HandOver& hand_over, double& in_next_cpu) {
-  double in_next = 0;
-  in_next_cpu = 0;
-  for (const LoaderEpoch* epoch : epochs) {
-    for (const Batch& batch : epoch->batches) {
-      Ns overlap = std::min(batch.next.end, use.end) - std::max(batch.next.begin, use.begin);
-      if (overlap <= 0) continue;
-      in_next += double(overlap);
-      const double cpu = epoch->workers.empty() ? double(batch.fetch_cpu_ns) + hand_over.draw_ns
-                                                : hand_over.take_ns + hand_over.finish_ns;
-      in_next_cpu += cpu * double(overlap) / double(batch.next.length());
-    }
-  }
-  think = double(use.end - use.begin) - in_next;
-}
-
-double think_ms(const LoaderReplayInput& recording) {
-  Mean think;
-  for (const ReplayEpoch& epoch : recording.epochs)
-    for (const BatchCost& batch : epoch.batches)
-      if (batch.counted) think.add(batch.think_ns);
-  return think.value(0) * recording.batches_per_step / 1e6;
-}
-
-void scale_think(LoaderReplayInput& recording, double factor) {
-  for (ReplayEpoch& epoch : recording.epochs)
-    for (BatchCost& batch : epoch.batches) batch.think_ns *= factor;
-}
-
-// Cores that training asks for, less what must have helped the fetches.
-std::optional<double> without_help_to_fetches(const Process& process, const CpuUse& use, double fetch_cpu,
-                                              double running, LoaderReplayInput& recording) {
-  const double process_ns = use.own * double(use.end - use.begin);
-  const auto time = divide_cpu_time(process, {use.begin, use.end}, process_ns, fetch_cpu);
-  if (!time) return std::nullopt;
-  const double steps = double(use.end - use.begin) / (recording.measured_step_ms * 1e6);
-  const double batches = std::max(1.0, steps * recording.batches_per_step);
-  recording.helpers_ns = time->helped_training_ns / batches;
-  recording.fetch_helpers_ns = time->helped_fetches_ns / batches;
-  return (time->training_ns + time->helped_training_ns) / running;
-}
-
-void measure_cores(const Process& process, const RankAttribution& rank,
-                   const std::vector<const LoaderEpoch*>& epochs, LoaderReplayInput& recording) {
-  double cores = std::max(1u, process.cpu_count);
-  recording.cores = cores;
-  recording.think_cores = 1;
-  // PyTorch computes on as many threads as there are cores.
-  recording.think_cores_worst = rank.device == model::kNone ? cores : 1;
-  auto use = cpu_use(process, rank);
-  if (!use) return;
-  // What other programs take can be told only where the affinity mask is the whole machine. On a machine that
-  // is full, what they take is what this job left them: how much it would get is told by how long it waited.
-  // Its idle time is measured, its busy time sampled by the timer: over a second the two made 2.08 of 2
-  // cores. Workers that ended meanwhile are missing among the children.
-  const double busy = cores - use->machine_idle;
-  if (std::abs(use->machine - cores) < 0.5) recording.idle_cores = use->machine_idle;
-  const bool all_lived =
-      recording.setting.persistent || std::none_of(epochs.begin(), epochs.end(), began_in(*use));
-  if (std::abs(use->machine - cores) < 0.5 && busy <= kFull * cores && all_lived)
-    recording.cores = std::clamp(cores - (busy - use->own - use->children), 0.5, cores);
-  recording.used_cores = std::min(use->own + use->children, recording.cores);
-  recording.is_throttled = use->throttled > kThrottled;
-  double think = 0, in_next_cpu = 0;
-  consumer_share(epochs, *use, think, recording.hand_over, in_next_cpu);
-  double wall = double(use->end - use->begin);
-  if (think < wall * 0.02) return;
-  // While it waits for a CPU, training asks for one as well.
-  double running = std::max(think - use->run_delay * wall, think * kLeastRunning);
-  double asked = (use->own * wall - in_next_cpu) / running;
-  if (recording.setting.workers == 0 && asked > kParallel)
-    asked = without_help_to_fetches(process, *use, in_next_cpu, running, recording).value_or(asked);
-  recording.think_cores = std::clamp(asked, 0.0, cores);
-  // What next() itself computes is counted here, too: a bit more than one core is still one thread.
-  if (recording.think_cores > 1 && recording.think_cores < kParallel) recording.think_cores = 1;
-  recording.think_cores_known = true;
-  // Training that mostly sleeps waits for a CPU as often within next() as outside.
-  if (recording.think_cores >= kTrainingComputes) scale_think(recording, running / think);
-}
-
-// The recorded work of the consumer was itself slowed where the CPUs were short. By how much the sampler
-// says; where it does not, find the undisturbed work that the model slows to the recorded one.
-void undisturb_think(LoaderReplayInput& recording) {
-  if (recording.think_cores_known) return;
-  double recorded = think_ms(recording);
-  for (int i = 0; i < 4 && recorded > 0; ++i) {
-    double replayed = replay(recording, recording.setting).think_ms;
-    if (replayed <= 0 || std::abs(replayed / recorded - 1) < 1e-3) return;
-    scale_think(recording, recorded / replayed);
-  }
-}
-
-// How many times as long fetches took for waiting for a CPU: all of a fetch, and its computing alone.
-struct Stretch {
-  double of_fetches = 1, of_computing = 1;
-};
-
-Stretch recorded_stretch(const std::vector<const LoaderEpoch*>& epochs) {
-  constexpr double kMost = 10;  // of computing: CPU times below a clock tick are not exact
-  double wall = 0, delay = 0, cpu = 0;
-  for (const LoaderEpoch* epoch : epochs) {
-    for (const Batch& batch : epoch->batches) {
-      if (!was_fetched(batch)) continue;
-      wall += double(batch.fetch.length());
-      delay += double(batch.fetch_run_delay_ns);
-      cpu += double(batch.fetch_cpu_ns);
-    }
-  }
-  if (wall <= delay) return {};
-  const double of_fetches = wall / (wall - delay);
-  return {of_fetches,
-          cpu > 0 ? std::clamp((cpu + delay) / cpu, of_fetches, std::max(of_fetches, kMost)) : of_fetches};
-}
-
-// A training thread that makes its batches itself has nobody in the job to wait for: other programs took the
-// CPU, from fetches and training, and will take it from whatever else workers compute. How many of them there
-// were follows from how long computing took, where each got its fair share; a worker more shares with them
-// once more.
-void blame_others(LoaderReplayInput& recording, const Stretch& stretch) {
-  for (ReplayEpoch& epoch : recording.epochs)
-    for (BatchCost& batch : epoch.batches) batch.service_ns *= stretch.of_fetches;
-  HandOver& hand_over = recording.hand_over;
-  for (double* cost : {&hand_over.take_ns, &hand_over.share_ns_per_byte, &hand_over.first_use_ns_per_byte,
-                       &recording.restart.start_ns, &recording.restart.first_fetch_ns})
-    *cost *= stretch.of_computing;
-  undisturb_think(recording);
-  if (stretch.of_fetches > kCrowded)
-    recording.cores_low = 2 * recording.cores / (stretch.of_computing * recording.cores + 1);
-}
-
-// Time that fetches spent runnable but not running has two causes. Where workers and training compete with
-// each other, the cores are fewer than the affinity mask shows: those that make the model's workers wait as
-// long as the recorded ones did. Where the model cannot wait that long with any cores, other programs took
-// the CPU: then the delay belongs to each fetch, with more workers as with fewer.
-void explain_run_delay(LoaderReplayInput& recording, double stretch, double fetch_cores,
-                       uint32_t threads_of_worker) {
-  auto with_cores = [&](double cores) {
-    LoaderReplayInput candidate = recording;
-    candidate.cores = cores;
-    undisturb_think(candidate);
-    return candidate;
-  };
-  auto stretches = [](const LoaderReplayInput& candidate) {
-    return replay(candidate, candidate.setting).fetch_stretch;
-  };
-  LoaderReplayInput best = with_cores(recording.cores);
-  const double explained = stretches(best);
-  if (stretch <= kWaitedForCpu || explained >= stretch) {
-    recording = best;
-    return;
-  }
-  const double used = std::max(recording.used_cores, fetch_cores);
-  double low = std::min(std::max(kLeastCores, used), recording.cores), high = recording.cores;
-  // On a machine with cores to spare a thread waits for its core to wake up, however many there are: workers
-  // that slept in 8 pieces waited 0.8 ms of 50 beside 1.5 idle cores of 2, as much as on 0.9 cores.
-  const bool has_room = !recording.is_throttled && recording.idle_cores > kMuchIdle * recording.cores;
-  // What a library's threads in the workers used is not known, and may be why the workers waited.
-  const bool has_unknown_threads = recording.used_cores == 0 && threads_of_worker > kThreadsOfWorker;
-  bool is_possible = !has_room && !has_unknown_threads && stretches(with_cores(low)) >= stretch;
-  for (int i = 0; i < 10 && is_possible; ++i) {
-    double middle = (low + high) / 2;
-    best = with_cores(middle);
-    (stretches(best) < stretch ? high : low) = middle;
-  }
-  is_possible = is_possible && used >= kLeastUse * best.cores;
-  // A job that does not fill the cores that it is told of, and waited but little, tells nothing of how many
-  // there are: what it waited for may as well be other programs' work, and both stay possible.
-  if (is_possible && (explained > kCompetes || stretch > kFewCores)) {
-    recording = best;
-    recording.is_cpu_limited = true;
-    return;
-  }
-  if (is_possible) recording.cores_low = best.cores;
-  for (ReplayEpoch& epoch : recording.epochs)
-    for (BatchCost& batch : epoch.batches) batch.service_ns *= stretch / explained;
-  undisturb_think(recording);
-}
-
-// What the sampler says that training waited for a CPU, and no other part of the job explains, it waited for
-// other programs, or for its core to wake up: it stays with it.
-void restore_think(LoaderReplayInput& recording, double recorded_ms) {
-  const double replayed = replay(recording, recording.setting).think_ms;
-  if (replayed <= 0 || replayed >= recorded_ms) return;
-  scale_think(recording, recorded_ms / replayed);
-  recording.think_delay_share = 1 - replayed / recorded_ms;
-}
-
 // How long a message waits beside a worker that keeps the interpreter's lock is known least of all costs: few
 // messages got through. It is fitted to the recorded step time, which it decides.
 void fit_lock(LoaderReplayInput& recording) {
@@ -401,13 +159,6 @@ double cores_of_fetches(const RankAttribution& rank, const std::vector<const Loa
     for (const Batch& batch : epoch->batches)
       if (was_taken(batch) && step_at(rank, batch.next.begin)) cpu += double(batch.fetch_cpu_ns);
   return rank.wall_ns > 0 ? cpu / double(rank.wall_ns) : 0;
-}
-
-uint32_t threads_of_worker(const std::vector<const LoaderEpoch*>& epochs) {
-  uint32_t most = 0;
-  for (const LoaderEpoch* epoch : epochs)
-    for (const Batch& batch : epoch->batches) most = std::max(most, batch.thread_count);
-  return most;
 }
 
 void add_epochs(const Process& process, const RankAttribution& rank, uint32_t loader,
@@ -501,15 +252,7 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const Ran
   for (const LoaderEpoch& epoch : process.epochs)
     if (epoch.loader == loader) all += counted_batches(rank, epoch);
   recording.batches_per_step = double(all) / double(rank.steps.size());
-  const double recorded_think_ms = think_ms(recording);
-  measure_cores(process, rank, epochs, recording);
-  const Stretch stretch = recorded_stretch(epochs);
-  if (recording.setting.workers == 0 && !recording.is_throttled)
-    blame_others(recording, stretch);
-  else
-    explain_run_delay(recording, stretch.of_fetches, cores_of_fetches(rank, epochs),
-                      threads_of_worker(epochs));
-  restore_think(recording, recorded_think_ms);
+  undisturb(process, rank, epochs, cores_of_fetches(rank, epochs), recording);
   fit_lock(recording);
   return recording;
 }

@@ -49,7 +49,7 @@ def main():
     parser.add_argument("--max-steps", type=int, default=150)
     args = parser.parse_args()
 
-    dataset = load_from_disk(args.dataset)
+    dataset = load_from_disk(args.dataset).rename_column("label", "labels")
     if args.format != "none":
         dataset = dataset.with_format(args.format)
     model = ResNet1d(leads=3, classes=5)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matrix factorisation by stochastic gradient descent: ratings do not fit on the device and come block by block from
-// page-locked memory.
+// Matrix factorisation by stochastic gradient descent: ratings do not fit on the device and come block by
+// block from page-locked memory.
 //   rating_blocks [--buffers 1] [--block-mib N] [--blocks N] [--report-every N]
 #include <chrono>
 #include <cstdio>
@@ -32,7 +32,8 @@ __global__ void sgd_items_1900us(const Rating* ratings, const float* users, floa
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) items[ratings[i].item] += 0.01f * ratings[i].value * users[ratings[i].user];
 }
-__global__ void squared_error_200us(const Rating* ratings, const float* users, const float* items, double* sum, int n) {
+__global__ void squared_error_200us(const Rating* ratings, const float* users, const float* items,
+                                    double* sum, int n) {
   const int i = blockIdx.x * blockDim.x + threadIdx.x;
   if (i < n) sum[i % 256] += ratings[i].value - users[ratings[i].user] * items[ratings[i].item];
 }
@@ -103,5 +104,6 @@ int main(int argc, char** argv) {
   const double ms =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - began).count() /
       (block_count - warmup);
-  std::printf("{\"step_ms\": %.4f, \"steps\": %d, \"samples_per_s\": %.3f}\n", ms, block_count - warmup, n / ms * 1e3);
+  std::printf("{\"step_ms\": %.4f, \"steps\": %d, \"samples_per_s\": %.3f}\n", ms, block_count - warmup,
+              n / ms * 1e3);
 }
