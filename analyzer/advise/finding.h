@@ -57,8 +57,9 @@ struct Finding {
   // On something that cannot be seen, or of another step than the recorded one (a larger batch's): predicted
   // from the recorded step, and no other on top of it.
   bool is_conditional = false;
-  // What the prediction leaves out may have to stay: a sleep can stand for an environment, a rate limit, or a
-  // model that is only emulated. Counts half, as an upper bound does.
+  // What the fix takes away may have to stay: a sleep can stand for an environment, a rate limit, or a model
+  // that is only emulated; the batch size, for how training converges. Counts half, as an upper bound does,
+  // and an upper bound a quarter.
   bool may_have_to_stay = false;
   // Measured as a share of the whole run, not of its steps (evaluation): ranked by that.
   bool is_of_the_run = false;

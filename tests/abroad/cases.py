@@ -179,9 +179,9 @@ DEVICE = [
 
 DEVICE_2 = [
     Case("molecule-layer-times", "molecule_energies.py", (),
-         [fix(("sync-per-step", "debug-left-on"), "--no-layer-times"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--log-every 1000")], device="a10", side="device"),
+         [fix(("sync-per-step", "debug-left-on"), "--no-layer-times"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--log-every 1000")], device="a10", side="device", status="seen"),
     Case("moe-fullest-expert", "moe_language.py", (),
-         [fix("sync-per-step", "--drop-tokens"), fix("launch-bound", "--fused-adam"), fix("sync-per-step", "--log-interval 1000")], device="a100", side="device"),
+         [fix("sync-per-step", "--drop-tokens"), fix("launch-bound", "--fused-adam"), fix("sync-per-step", "--log-interval 1000")], device="a100", side="device", status="seen"),
     Case("mixer-activations", "mixer_units.py", (),
          [fix(("sync-per-step", "blocking-copy"), "--monitor-every 50"), fix("cudnn-autotune", "--channels-last"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--report-every 1000"),
           fix("small-batch", "--batch-size 192", batch_size="--batch-size")], device="a100", side="device"),
@@ -226,7 +226,7 @@ COMPILED = [
 
 INPUT_2 = [
     Case("downscaling-grids", "downscaling_grids.py", ("--root", "{data}"),
-         [fix(("input-cacheable", "input-storage"), "--mmap"), *workers("--workers", 1, 2, 4), fix("dataloader-prefetch", "--workers 2 --prefetch-factor 8", prefetch_factor=PREFETCH)], data="fields"),
+         [fix(("input-cacheable", "input-storage"), "--mmap"), *workers("--workers", 1, 2, 4), fix("dataloader-prefetch", "--workers 2 --prefetch-factor 8", prefetch_factor=PREFETCH)], data="fields", status="seen"),
     Case("spacy-tickets", "spacy_tickets.py", ("{data}/tickets.jsonl",),
          [fix(("collate-cost", "input-decode", "input-cacheable"), "--pretokenize"), *workers("--num-workers", 1, 2, 4), fix("padding-waste", "--max-tokens 100")], data="tickets", package="spacy"),
     Case("store-sales", "store_sales.py", (),
@@ -234,10 +234,10 @@ INPUT_2 = [
           fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("sync-per-step", "--print-every 100000")]),
     Case("jax-canopy", "jax_canopy.py", ("{url}",),
          [*workers("--connections", 4, 8, 16), fix("dataloader-prefetch", "--ahead 16", prefetch_factor="--ahead"), fix(("input-remote-storage", "input-cacheable"), "--local {data}"),
-          fix("sync-per-step", "--log-every 1000")], data="objects", store_ms=15, package="jax, flax, aiohttp", framework="jax"),
+          fix("sync-per-step", "--log-every 1000")], data="objects", store_ms=15, package="jax, flax, aiohttp", framework="jax", status="seen"),
     Case("keras-birdsong", "keras_birdsong.py", ("{data}",),
          [fix(("input-cacheable", "input-decode"), "--cache spectrograms"), fix(WORKERS, "--parallel"), fix("dataloader-prefetch", "--prefetch 16"), fix("dataloader-prefetch", "--prefetch 16 --parallel")],
-         data="birds", package="keras, tensorflow", framework="keras"),
+         data="birds", package="keras, tensorflow", framework="keras", status="seen"),
     Case("ecg-trainer", "ecg_trainer.py", ("--dataset", "{data}/train"),
          [fix(("collate-cost", "input-decode"), "--format numpy"), fix(("collate-cost", "input-decode"), "--format torch"), *workers("--dataloader-num-workers", 1, 2),
           fix("dataloader-prefetch", "--dataloader-num-workers 1 --dataloader-prefetch-factor 8"), fix("sync-per-step", "--logging-steps 1000")],

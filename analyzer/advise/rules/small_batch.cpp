@@ -141,6 +141,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (samples > 0) finding.evidence.push_back({"samples", samples, "a step"});
   name_fix(finding, input, factor);
   finding.is_conditional = true;
+  // What the script does wrong in each step, and a replay says what it gains without, comes before a bound of
+  // another training: waiting for the GPU after each layer cost 1.5 times, 16 times the batch "up to 3.8".
+  finding.may_have_to_stay = true;
   auto step = samples > 0 ? prediction_with_batch(input, gaps, factor) : std::nullopt;
   if (step) {
     finding.prediction = predict::as_samples_per_s(*step, samples, samples * factor);

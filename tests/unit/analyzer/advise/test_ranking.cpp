@@ -78,6 +78,14 @@ TEST(Ranking, WhatTakesMostOfTheRunIsNotBehindWhatTakesLittleOfAStep) {
             "dataloader-workers");
 }
 
+// A hook that waited for the GPU after each layer: 1.5 times without it, "up to 3.8" with 16 times the batch.
+TEST(Ranking, ALargerBatchComesAfterWhatIsKnownToCost) {
+  Finding batch = bound("small-batch", Bottleneck::Compute, 3.8);
+  batch.may_have_to_stay = true;
+  EXPECT_EQ(first_of({batch, predicted("sync-per-step", Bottleneck::Host, 1.5)}), "sync-per-step");
+  EXPECT_EQ(first_of({batch, predicted("sync-per-step", Bottleneck::Host, 1.1)}), "small-batch");
+}
+
 // Half of a bound of 10 is 45% of the step.
 TEST(Ranking, AnOptionThatHardlyHelpsComesAfterTheCodeThatCosts) {
   const auto workers = [](double speedup) {
