@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/steady_time.h"
 #include "analyzer/io/printable.h"
+#include "analyzer/model/cpu_time.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -84,20 +86,64 @@ class Reading {
   std::map<const model::Mount*, double> by_mount_;
 };
 
+// The thread that reads most of what the training thread waits for. A poll counts where the thread exchanges
+// messages: an event loop that waits for its requests, and not one that nothing asks.
+void put_producer(const RuleInput& input, const std::vector<TimeSpan>& spans, double wall_ns, OwnData& data) {
+  constexpr size_t kExchanges = 5;
+  for (size_t t = 0; t < input.process.threads.size(); ++t) {
+    if (t == input.process.training_thread) continue;
+    double files_ns = 0, network_ns = 0, poll_ns = 0, opened = 0;
+    size_t exchanges = 0;
+    for (const model::HostCall& call : input.process.threads[t].calls) {
+      const bool is_within = std::ranges::any_of(
+          spans, [&](const TimeSpan& span) { return call.begin >= span.begin && call.begin < span.end; });
+      if (!is_within) continue;
+      const double ns = double(call.end - call.begin);
+      exchanges += call.op_class == OpClass::Receive || call.op_class == OpClass::Send;
+      opened += call.op_class == OpClass::Open;
+      if (call.op_class == OpClass::Poll)
+        poll_ns += ns;
+      else if (call.op_class == OpClass::Receive)
+        network_ns += ns;
+      else if (reads(call.op_class))
+        files_ns += ns;
+    }
+    if (exchanges >= kExchanges) network_ns += poll_ns;
+    const double reading = std::min(1.0, (files_ns + network_ns) / wall_ns);
+    if (reading <= data.reading) continue;
+    data.reading = reading;
+    data.remote = std::min(1.0, network_ns / wall_ns);
+    data.files = opened;
+  }
+}
+
+// JAX computes on threads of its own while the loop waits: what the job used of the cores stays, but for the
+// half that may be the other thread's.
+double ceiling_by_cpu(const RuleInput& input) {
+  constexpr double kLeastLeft = 0.5;
+  double used = 0;
+  for (const TimeSpan& span : steady_time(input))
+    used = std::max(used, model::cpu_time(input.process, span).own_ns / double(span.length()));
+  const double cores = std::max(1u, input.process.cpu_count);
+  return used > 0 ? std::max(1.0, cores / (kLeastLeft * used)) : std::numeric_limits<double>::infinity();
+}
+
 // Unless something else is known to take more of the steps.
 void set_verdict(Finding& finding, const RuleInput& input, const OwnData& data) {
   constexpr Bottleneck kOthers[] = {Bottleneck::Host, Bottleneck::Communication, Bottleneck::Machine};
   for (const Bottleneck other : kOthers)
     if (input.rank.share(other) > data.share.share) return;
   const bool has_steps = !input.rank.steps.empty();
-  finding.verdict = Verdict{
-      "input-bound",
-      fmt::format(
-          "INPUT-BOUND: the training thread itself makes the data, {:.0f}% of {}", 100 * data.share.share,
-          has_steps ? fmt::format("each step ({:.4g} of {:.4g} ms)",
-                                  data.share.share * input.rank.mean_step_ms(), input.rank.mean_step_ms())
-                    : "the time"),
-      *finding.ceiling_speedup, Bottleneck::Input};
+  finding.verdict = Verdict{"input-bound",
+                            fmt::format("INPUT-BOUND: {}, {:.0f}% of {}",
+                                        data.is_awaited ? "training waits for data that another thread makes"
+                                                        : "the training thread itself makes the data",
+                                        100 * data.share.share,
+                                        has_steps ? fmt::format("each step ({:.4g} of {:.4g} ms)",
+                                                                data.share.share * input.rank.mean_step_ms(),
+                                                                input.rank.mean_step_ms())
+                                                  : "the time"),
+                            *finding.ceiling_speedup, Bottleneck::Input};
 }
 
 }  // namespace
@@ -110,23 +156,32 @@ OwnDataCause cause_of(const OwnData& data) {
 std::optional<OwnData> own_data(const RuleInput& input) {
   if (input.device || input.device_hidden() || !input.process.loaders.empty()) return std::nullopt;
   const std::vector<TimeSpan> spans = steady_time(input);
-  const auto seen = model::own_input(input.run, input.process, spans);
-  if (!seen || seen->share.low < kLeastOwnData) return std::nullopt;
   OwnData data;
+  auto seen = model::own_input(input.run, input.process, spans);
+  if ((!seen || seen->share.low < kLeastOwnData) && input.rank.steps.empty()) {
+    seen = model::own_input(input.run, input.process, spans, model::awaiting_code);
+    data.is_awaited = true;
+  }
+  if (!seen || seen->share.low < kLeastOwnData) return std::nullopt;
   data.share = seen->share;
   data.function = seen->function;
   data.line = seen->line;
   double wall_ns = 0;
   for (const TimeSpan& span : spans) wall_ns += double(span.end - span.begin);
-  Reading(input, spans).put(data, wall_ns);
-  return data;
+  if (!data.is_awaited) {
+    Reading(input, spans).put(data, wall_ns);
+    return data;
+  }
+  put_producer(input, spans, wall_ns, data);
+  // A thread that computes may as well write a checkpoint.
+  return cause_of(data) == OwnDataCause::kComputes ? std::nullopt : std::optional(data);
 }
 
 std::string own_data_words(const RuleInput& input) {
   const OwnData& data = *input.own_data;
-  return fmt::format("the training thread spends {:.0f}% of {} in {}()", 100 * data.share.share,
-                     input.rank.steps.empty() ? "the time" : "each step",
-                     io::printable(data.function.function));
+  return fmt::format("the training thread {} {:.0f}% of {} in {}(){}", data.is_awaited ? "waits" : "spends",
+                     100 * data.share.share, input.rank.steps.empty() ? "the time" : "each step",
+                     io::printable(data.function.function), data.is_awaited ? " for another thread" : "");
 }
 
 std::optional<Finding> own_data_finding(const Rule& rule, const RuleInput& input, OwnDataCause cause) {
@@ -144,6 +199,7 @@ std::optional<Finding> own_data_finding(const Rule& rule, const RuleInput& input
          data.reading > 0 ? 100 * data.remote / data.reading : 0, "%"});
   finding.fix.location = data.line.location();
   finding.ceiling_speedup = ceiling_without_input(input, data.share.high);
+  if (data.is_awaited) finding.ceiling_speedup = std::min(*finding.ceiling_speedup, ceiling_by_cpu(input));
   set_verdict(finding, input, data);
   return finding;
 }

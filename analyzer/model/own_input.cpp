@@ -48,8 +48,13 @@ std::optional<DataCode> data_code(const std::vector<StackFrame>& frames) {
   return DataCode{*outermost, *line};
 }
 
+std::optional<DataCode> awaiting_code(const std::vector<StackFrame>& frames) {
+  const StackFrame* users = waits_for_a_result(frames) ? users_frame(frames) : nullptr;
+  return users && is_users(*users) ? std::optional(DataCode{*users, *users}) : std::nullopt;
+}
+
 std::optional<OwnInput> own_input(const Run& run, const Process& process,
-                                  const std::vector<TimeSpan>& intervals) {
+                                  const std::vector<TimeSpan>& intervals, FindDataCode find) {
   OwnInput input;
   double all = 0, in_data_code = 0;
   std::unordered_map<uint32_t, std::optional<DataCode>> known;
@@ -58,7 +63,7 @@ std::optional<OwnInput> own_input(const Run& run, const Process& process,
     const auto text = run.texts.find(sample->text);
     if (text == run.texts.end()) continue;
     const auto [code, is_new] = known.try_emplace(sample->text);
-    if (is_new) code->second = data_code(frames_of(text->second));
+    if (is_new) code->second = find(frames_of(text->second));
     const double weight = double(std::max<Ns>(0, sample->weight));
     ++input.samples;
     all += weight;

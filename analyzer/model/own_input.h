@@ -19,6 +19,8 @@ struct DataCode {
   StackFrame line;      // the innermost line of the script's
 };
 std::optional<DataCode> data_code(const std::vector<StackFrame>& frames);
+// Where it waits, by Python's own means, for what another thread or process makes (waits_for_a_result).
+std::optional<DataCode> awaiting_code(const std::vector<StackFrame>& frames);
 
 struct OwnInput {
   size_t samples = 0;         // of the training thread
@@ -26,8 +28,10 @@ struct OwnInput {
   StackFrame function, line;  // that most of it was in
 };
 
-// Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without such code.
+// Samples within `intervals` (sorted, disjoint) in what `find` finds, one of the two above. nullopt with
+// fewer than kLeastStackSamples, or without such code.
+using FindDataCode = std::optional<DataCode> (*)(const std::vector<StackFrame>&);
 std::optional<OwnInput> own_input(const Run& run, const Process& process,
-                                  const std::vector<TimeSpan>& intervals);
+                                  const std::vector<TimeSpan>& intervals, FindDataCode find = data_code);
 
 }  // namespace gpuwatch::model

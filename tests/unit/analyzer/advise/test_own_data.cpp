@@ -94,5 +94,40 @@ TEST(OwnData, IsNotAskedOfWhereALoaderFeedsTheSteps) {
   EXPECT_EQ(find(loop.diagnose().findings, "input-decode"), nullptr);
 }
 
+// JAX: no step is seen. The training thread waits in a queue's get() for one that downloads: an event loop,
+// whose poll ends with each answer.
+Diagnosis diagnose_download(size_t answers) {
+  Loop loop(80);
+  const Ns begin = loop.begin();
+  model::Process& process = loop.job.process();
+  loop.job.run.texts[kMakes] =
+      "/usr/lib/python3.11/threading.py:327 Condition.wait\n/usr/lib/python3.11/queue.py:171 Queue.get\n"
+      "/home/a/train.py:95 main";
+  loop.job.rank().steps.clear();
+  process.start = begin;
+  process.last_seen = begin + kSecond;
+  model::Thread& thread = process.threads.emplace_back();
+  for (size_t i = 0; i < 100; ++i) {
+    const Ns at = begin + Ns(i) * 10 * kMs;
+    thread.calls.push_back({at, at + 8 * kMs, 0, 0, model::kNone, 0, OpClass::Poll, 0});
+    if (i >= 100 - answers)
+      thread.calls.push_back({at + 8 * kMs, at + 9 * kMs, 0, 0, model::kNone, 0, OpClass::Receive, 0});
+  }
+  return loop.diagnose();
+}
+
+TEST(OwnData, AwaitedFromAThreadThatDownloadsIsRemoteStorage) {
+  const Diagnosis diagnosis = diagnose_download(50);
+  const Finding* finding = first_complaint(diagnosis.findings);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->id, "input-remote-storage");
+  EXPECT_EQ(finding->fix.location, "/home/a/train.py:95");
+  EXPECT_EQ(diagnosis.verdict.id, "input-bound");
+}
+
+TEST(OwnData, AnEventLoopThatNothingAnswersIsNoDownload) {
+  EXPECT_EQ(first_complaint(diagnose_download(0).findings), nullptr);
+}
+
 }  // namespace
 }  // namespace gpuwatch::advise
