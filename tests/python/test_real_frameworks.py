@@ -58,9 +58,10 @@ def test_stage_of_tensorflow_at_its_line(inject, stage, cause, advice):
     assert is_at(finding["fix"]["location"], "train_tfstages.py", stage)
 
 
-def test_jax_with_a_generator_leaves_a_trace_with_its_lines(inject):
+def test_jax_with_a_generator_is_seen_making_its_data(inject):
     report = run(inject, "jax", "train_jax.py").report()
-    assert report["verdict"]["id"] == "cannot-tell"
+    assert report["verdict"]["id"] == "input-bound"
+    assert report["findings"][0]["id"] == "input-decode"
     (rank,) = report["ranks"]
     assert rank["framework"].startswith("jax ")
     assert rank["training_time"][0]["function"] == "batches"
