@@ -56,6 +56,21 @@ TEST(SyncPerStep, TakesACopyOfFewBytesForOne) {
             nullptr);
 }
 
+// Activations that are fetched in each step: the copies took 39% of it, and went with the fix.
+TEST(SyncPerStep, DataThatStayOnTheGpuAreNotCopied) {
+  const Action fetch{.op_class = OpClass::Copy,
+                     .device_us = 1600,
+                     .waits = true,
+                     .kind = RecordKind::CopyD2H,
+                     .pageable = true,
+                     .bytes = 4 << 20};
+  const Diagnosis diagnosis = diagnose_device({{.gap_us = 300, .device_us = 500}, fetch},
+                                              {{Category::CopyD2H, 0.66}, {Category::Sync, 0.02}});
+  const Finding* finding = find(diagnosis, "sync-per-step");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_GE(finding->lost_share, 0.75);
+}
+
 TEST(SyncPerStep, LeavesTheSynchronisationOfACopyToTheCopy) {
   Action copy{.op_class = OpClass::Copy,
               .device_us = 300,
