@@ -141,9 +141,6 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (samples > 0) finding.evidence.push_back({"samples", samples, "a step"});
   name_fix(finding, input, factor);
   finding.is_conditional = true;
-  // What the script does wrong in each step, and a replay says what it gains without, comes before a bound of
-  // another training: waiting for the GPU after each layer cost 1.5 times, 16 times the batch "up to 3.8".
-  finding.may_have_to_stay = true;
   auto step = samples > 0 ? prediction_with_batch(input, gaps, factor) : std::nullopt;
   if (step) {
     finding.prediction = predict::as_samples_per_s(*step, samples, samples * factor);
@@ -153,6 +150,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
         "batch");
     finding.prediction->assumptions.emplace_back("an SM runs one or two thread blocks of a matmul at a time");
   } else {
+    // What the script does wrong in each step, and a replay says what it gains without, comes before a bound
+    // of another training: waiting for the GPU after each layer cost 1.5 times, 16 times the batch "up to
+    // 3.8".
+    finding.may_have_to_stay = true;
     finding.ceiling_speedup =
         batches_per_ms(with_batch(input, gaps, factor, 2), factor) * input.assumed_step_ms;
   }

@@ -4,8 +4,9 @@
 // in, two workers yield every sample twice, and advice for more of them would change what is trained on.
 //
 // Reads code objects: the dataset's __iter__, the functions of the user's that it names, and the datasets
-// that it iterates over. Runs none of it. Once a loader; 5 to 30 us. Thread safety: the GIL must be held.
-// Signal safety: none. Errors: none, an unknown dataset is kNotKnown.
+// that it iterates over. Runs none of it. Asked when an epoch begins: 7 us, 16 of a dataset within two
+// others. Thread safety: the GIL must be held. Signal safety: none. Errors: none, an unknown dataset is
+// kNotKnown.
 #pragma once
 
 #include "hooks/python/interpreter/object.h"
