@@ -40,6 +40,25 @@ TEST(LoaderReplay, IsLimitedByTheSlowerOfWorkersAndConsumer) {
   EXPECT_NEAR(step_ms(recording, 8), 4, 1e-3);
 }
 
+// 6 ms in every third step, 16 ms in the others: of threads that fell asleep while training waited.
+TEST(LoaderReplay, MayComputeAsItsQuickStepsWhereItWaitedForCoresThatWereIdle) {
+  LoaderReplayInput recording = constant(40, 16, 0, 2);
+  for (size_t i = 0; i < recording.epochs[0].batches.size(); i += 3)
+    recording.epochs[0].batches[i].think_ns = 6e6;
+  const LoaderSetting many{8, 2, true};
+  const Estimate certain = replay_estimate(recording, many);
+  EXPECT_GT(certain.low, 11);
+  recording.think_cores_known = true;
+  recording.think_cores = 1.4;
+  recording.idle_cores = 1;
+  recording.think_delay_share = 0.05;
+  const Estimate open = replay_estimate(recording, many);
+  EXPECT_NEAR(open.low, 6, 0.5);
+  EXPECT_NEAR(open.expected, certain.expected, 1.5);
+  recording.think_cores = 1;  // no threads that could be late
+  EXPECT_GT(replay_estimate(recording, many).low, 10);
+}
+
 TEST(LoaderReplay, AgreesWithTheRecurrenceOnUnevenBatches) {
   for (unsigned seed = 1; seed <= 60; ++seed) {
     std::mt19937 random(seed);
