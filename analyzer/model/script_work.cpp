@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "analyzer/model/own_input.h"
 #include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::model {
@@ -23,6 +24,9 @@ constexpr std::string_view kHoldLoops[] = {
     "ignite",       "skorch",    "composer",          "catalyst"};
 // Of Python's own library: pass a call on.
 constexpr std::string_view kPassOn[] = {"contextlib", "functools", "threading", "runpy", "concurrent"};
+
+// Innermost frames of a stack that the recorder writes down (libinject/unwind/python_stack.h).
+constexpr size_t kRecordedFrames = 16;
 
 template <size_t kCount>
 bool is_one_of(const std::string_view (&names)[kCount], std::string_view name) {
@@ -72,13 +76,16 @@ bool runs_in_model(const std::vector<StackFrame>& frames) {
 
 std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames) {
   const auto caller = std::ranges::find_if(frames, is_users);
-  if (caller == frames.end()) return std::nullopt;
+  // Deep in a library a recorded stack does not reach the script.
+  const bool is_cut = caller == frames.end() && frames.size() >= kRecordedFrames;
+  if (caller == frames.end() && !is_cut) return std::nullopt;
   if (std::any_of(frames.begin(), caller, computes_model)) return std::nullopt;
-  if (std::any_of(caller, frames.end(), calls_model)) return std::nullopt;
+  if (std::any_of(is_cut ? frames.begin() : caller, frames.end(), calls_model)) return std::nullopt;
+  if (waits_for_a_result(frames) || data_code(frames)) return std::nullopt;  // waits for data, or makes them
   for (auto frame = caller; frame != frames.begin();) {
     const std::string_view library = library_of(*--frame);
     if (library.empty() || is_one_of(kHoldLoops, library) || is_one_of(kPassOn, library)) continue;
-    return LibraryCall{std::string(library), *caller};
+    return LibraryCall{std::string(library), is_cut ? StackFrame() : *caller};
   }
   return std::nullopt;
 }
@@ -101,13 +108,13 @@ std::optional<ScriptWork> script_work(const Run& run, const Process& process,
     if (!call->second) continue;
     in_libraries += weight;
     libraries[call->second->library] += weight;
-    callers.add(call->second->caller, weight);
+    if (!call->second->caller.file.empty()) callers.add(call->second->caller, weight);
   }
   if (work.samples < kLeastStackSamples || in_libraries <= 0) return std::nullopt;
   work.share = sampled_share(in_libraries / all, double(work.samples));
   work.library =
       std::ranges::max_element(libraries, {}, [](const auto& entry) { return entry.second; })->first;
-  work.caller = callers.by_share().front().frame;
+  if (const auto by_share = callers.by_share(); !by_share.empty()) work.caller = by_share.front().frame;
   return work;
 }
 

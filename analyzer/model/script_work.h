@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work of the script that is no part of the model, where no hook tells the two apart: the training thread was
 // seen in a library that computes no model, called from the script's own line and not from within a module's
-// forward, a backward or an optimizer. What the script's own lines compute cannot be told apart: a call into
-// C, of NumPy as of PyTorch, leaves no frame. Pure.
+// forward, a backward or an optimizer, and neither to make data nor to wait for them. What the script's own
+// lines compute cannot be told apart: a call into C, of NumPy as of PyTorch, leaves no frame. Pure.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ bool runs_in_model(const std::vector<StackFrame>& frames);
 // Where a sampled stack (innermost first) shows such work.
 struct LibraryCall {
   std::string library;  // "sklearn"
-  StackFrame caller;    // the script's line
+  StackFrame caller;    // the script's line; without a file where the recorded stack does not reach it
 };
 std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames);
 
@@ -29,7 +29,7 @@ struct ScriptWork {
   size_t samples = 0;   // of the training thread
   SampledShare share;   // of them, in such work
   std::string library;  // that most of it was in
-  StackFrame caller;    // the line that called it most often
+  StackFrame caller;    // the line that called it most often; without a file where no stack shows one
 };
 
 // Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without such work.

@@ -7,7 +7,9 @@
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/quick_steps.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/advise/steady_time.h"
 #include "analyzer/model/phases.h"
+#include "analyzer/model/sampled_evaluation.h"
 
 namespace gpuwatch::advise {
 
@@ -70,7 +72,34 @@ double trained_s(const model::StepSeries& series, const std::vector<model::Phase
   return double(trained) / 1e9;
 }
 
+constexpr const char* kLessOften = "Evaluate {}x less often, on fewer samples, or with a larger batch{}";
+
+// Of a job whose steps are not seen: no more than how much of the time it takes.
+std::optional<Finding> by_samples(const RuleInput& input) {
+  if (input.device || input.device_hidden()) return std::nullopt;
+  const auto seen = model::sampled_evaluation(input.run, input.process, steady_time(input));
+  if (!seen || seen->share.low < kLeastShare) return std::nullopt;
+  const double share = std::min(seen->share.share, 0.99);
+  Finding finding = make_finding(kEvaluationShare, input, share);
+  const int factor = std::clamp(int(std::ceil(share * (1 - kWanted) / (kWanted * (1 - share)))), 2, 1000);
+  finding.title = fmt::format("Evaluation: training pauses {:.0f}% of the time", 100 * share);
+  finding.evidence = {
+      {"stack samples in evaluate() or predict()", 100 * share, "% of those of the training thread"},
+      {"low end of the 95% interval", 100 * seen->share.low, "%"}};
+  finding.fix.change = NamedChange{"evaluation interval",
+                                   fmt::format("{} times as long", factor)};  // words: ok, fix.value in JSON
+  finding.fix.summary = fmt::format(kLessOften, factor, "");
+  if (!seen->line.file.empty()) finding.fix.location = seen->line.location();
+  finding.ceiling_speedup = 1 / (1 - std::min(seen->share.high, 0.99));
+  finding.bottleneck = attribute::Bottleneck::Host;
+  finding.verdict =
+      Verdict{"host-bound", fmt::format("HOST-BOUND: the job evaluates {:.0f}% of the time", 100 * share),
+              *finding.ceiling_speedup, attribute::Bottleneck::Host};
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
+  if (input.rank.steps.empty()) return by_samples(input);
   if (input.process.training_thread >= input.process.threads.size()) return std::nullopt;
   const auto phases = model::find_phases(input.process, input.rank.series);
   const double evaluation_s = double(model::total(phases, model::PhaseKind::kEvaluation)) / 1e9;
@@ -92,9 +121,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const int factor = std::min(less_often, 1000);
   finding.fix.change = NamedChange{"evaluation interval",
                                    fmt::format("{} times as long", factor)};  // words: ok, fix.value in JSON
-  finding.fix.summary = fmt::format(
-      "Evaluate {}x less often, on fewer samples, or with a larger batch under torch.inference_mode()",
-      factor);
+  finding.fix.summary = fmt::format(kLessOften, factor, " under torch.inference_mode()");
   if (const model::Loader* loader = evaluation_loader(input, phases)) finding.fix.location = loader->location;
   if (finding.fix.location.empty()) finding.fix.location = where_it_begins(input, phases);
   // The steps after an evaluation are slow ones: caches are cold, and workers may start again.
@@ -110,11 +137,13 @@ const Rule kEvaluationShare{
     "Evaluation takes a large part of the run.",
     "Between training steps, the job reads a DataLoader that training does not use, or calls the model's "
     "eval(), without optimizer steps. All other numbers of the report are about training steps and do not "
-    "include evaluation.",
+    "include evaluation. Of a job whose steps are not seen (Keras on JAX): stack samples of the training "
+    "thread within evaluate() or predict().",
     "Evaluate less often, on fewer samples, with a larger batch or without gradients. The upper bound is "
     "for the whole run, not for a step.",
     kThresholds,
     evaluate,
-    {attribute::Category::Phase}};
+    {attribute::Category::Phase},
+    true};
 
 }  // namespace gpuwatch::advise

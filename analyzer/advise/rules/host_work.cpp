@@ -10,6 +10,7 @@
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/reported_ranges.h"
 #include "analyzer/advise/slow_sampler.h"
+#include "analyzer/advise/steady_time.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/script_work.h"
 #include "analyzer/model/training_stacks.h"
@@ -189,30 +190,42 @@ void settle_sampled(Finding& finding, const RuleInput& input, const model::Scrip
   finding.ceiling_speedup = ceiling_without(input, work.share.high * input.rank.share(Category::Compute));
 }
 
-// On a CPU job the model's compute and the script's are one category.
+// On a CPU job the model's compute and the script's are one category; without steps there is none.
 std::optional<Finding> in_libraries(const RuleInput& input) {
-  const auto work =
-      model::script_work(input.run, input.process, attribute::times_of(input.rank, Category::Compute));
-  const double of_step = input.rank.share(Category::Compute);
+  const bool has_steps = !input.rank.steps.empty();
+  const auto time = has_steps ? attribute::times_of(input.rank, Category::Compute) : steady_time(input);
+  const auto work = model::script_work(input.run, input.process, time);
+  const double of_step = has_steps ? input.rank.share(Category::Compute) : 1;
   if (!work || work->share.low * of_step < kLeastShare) return std::nullopt;
   const double share = work->share.share * of_step;
   Finding finding = describe(input, share, model::kNone);
   const std::string library = io::printable(work->library);
-  finding.title =
-      fmt::format("Host work: the training thread spends {:.0f}% of each step in {}, not in the model",
-                  100 * share, library);
-  finding.evidence = {{"seen in libraries that compute no model", 100 * share, "% of the step"},
-                      {"such work", share * input.rank.mean_step_ms(), "ms a step"},
+  const char* of = has_steps ? "of each step" : "of the time";
+  finding.title = fmt::format("Host work: the training thread spends {:.0f}% {} in {}, not in the model",
+                              100 * share, of, library);
+  finding.evidence = {{"seen in libraries that compute no model", 100 * share, fmt::format("% {}", of)},
                       {"stack samples", double(work->samples), "of the training thread"}};
-  finding.fix.summary =
-      fmt::format("Move the work in {} to the DataLoader's workers, or run it every 50 steps", library);
-  finding.fix.location = work->caller.location();
+  if (has_steps) finding.evidence.push_back({"such work", share * input.rank.mean_step_ms(), "ms a step"});
+  finding.fix.summary = fmt::format("Move the work in {} to {}, or run it every 50 steps", library,
+                                    has_steps ? "the DataLoader's workers" : "another process");
+  if (!work->caller.file.empty()) finding.fix.location = work->caller.location();
   finding.bottleneck = attribute::Bottleneck::Host;
-  settle_sampled(finding, input, *work);
+  if (has_steps) {
+    settle_sampled(finding, input, *work);
+    return finding;
+  }
+  finding.ceiling_speedup = 1 / (1 - std::min(work->share.high, 0.99));
+  finding.verdict =
+      Verdict{"host-bound",
+              fmt::format("HOST-BOUND: the training thread works in {}, not in the model, {:.0f}% {}",
+                          library, 100 * share, of),
+              *finding.ceiling_speedup, attribute::Bottleneck::Host};
   return finding;
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
+  const bool is_on_cpu = !input.device && !input.device_hidden();
+  if (input.rank.steps.empty()) return is_on_cpu ? in_libraries(input) : std::nullopt;
   if (auto sampler = slow_sampler(kHostWork, input)) return sampler;
   if (input.device && input.streams) return on_device(input);
   if (input.device_hidden()) return std::nullopt;
@@ -242,6 +255,7 @@ const Rule kHostWork{
     "not help.",
     kThresholds,
     evaluate,
-    {attribute::Category::HostCompute, attribute::Category::HostWait, attribute::Category::LaunchDispatch}};
+    {attribute::Category::HostCompute, attribute::Category::HostWait, attribute::Category::LaunchDispatch},
+    true};
 
 }  // namespace gpuwatch::advise

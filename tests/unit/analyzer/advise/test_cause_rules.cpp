@@ -550,6 +550,33 @@ TEST(Recompilation, IsSeenInSamplesWhereNoCallIsRecorded) {
       << "one long compilation";
 }
 
+TEST(HostWork, IsSeenInSamplesOfAJobWithoutSteps) {
+  const auto half = [](int sample) { return sample % 2 == 0; };
+  const Job job = sampled_job("matplotlib/figure.py:3164 Figure.draw", half);
+  const Found found(job, "host-work");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->fix.location, "/home/a/train.py:30");
+  EXPECT_GT(*found->ceiling_speedup, 2);
+  EXPECT_LT(*found->ceiling_speedup, 3);
+  EXPECT_EQ(advise::diagnose(job.run, job.ranks).verdict.id, "host-bound");
+  EXPECT_FALSE(Found(sampled_job("jax/_src/pjit.py:139 _run_python_pjit", half), "host-work"));
+  EXPECT_FALSE(Found(sampled_job("flax/linen/module.py:9 Module.__call__", half), "host-work"));
+}
+
+TEST(EvaluationShare, IsSeenInSamplesOfAJobWithoutSteps) {
+  constexpr const char* kPredicts = "keras/src/backend/jax/trainer.py:412 JAXTrainer.predict";
+  const Job job = sampled_job(kPredicts, [](int sample) { return sample % 2 == 0; });
+  const Found found(job, "evaluation-share");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->fix.location, "/home/a/train.py:30");
+  EXPECT_GT(*found->ceiling_speedup, 2);
+  EXPECT_EQ(advise::diagnose(job.run, job.ranks).verdict.id, "host-bound");
+  EXPECT_FALSE(Found(sampled_job(kPredicts, [](int sample) { return sample % 10 == 0; }), "evaluation-share"))
+      << "a tenth is usual";
+  constexpr const char* kFits = "keras/src/backend/jax/trainer.py:300 JAXTrainer.fit";
+  EXPECT_FALSE(Found(sampled_job(kFits, [](int) { return true; }), "evaluation-share"));
+}
+
 // Four convolution kernels, each waited for, and one of training.
 Job searching_job(bool waits, const std::function<std::string(size_t step, size_t kernel)>& name) {
   std::vector<Action> step;

@@ -74,6 +74,26 @@ TEST(LibraryCall, IsTheLibraryThatTheScriptCalled) {
             "json");
 }
 
+TEST(LibraryCall, IsSeenWhereTheRecordedStackEndsInTheLibrary) {
+  std::string deep = "/v/site-packages/pyparsing/core.py:812 ParserElement._parseNoCache";
+  for (int i = 1; i < 16; ++i) deep += "\n/v/site-packages/matplotlib/_mathtext.py:9 parse";
+  ASSERT_TRUE(call_in(deep));
+  EXPECT_EQ(call_in(deep)->library, "matplotlib");
+  EXPECT_EQ(call_in(deep)->caller.file, "");
+  EXPECT_FALSE(call_in(deep.substr(0, deep.rfind('\n'))))
+      << "a whole stack without the script is no script's work";
+  EXPECT_FALSE(call_in("/v/site-packages/torch/nn/functional.py:3 relu\n" + deep));
+}
+
+TEST(LibraryCall, IsNeitherWaitingNorMakingData) {
+  EXPECT_FALSE(call_in(
+      "/usr/lib/python3.11/threading.py:320 Condition.wait\n/usr/lib/python3.11/queue.py:171 Queue.get\n"
+      "/home/a/train.py:95 main"));
+  EXPECT_FALSE(
+      call_in("/v/site-packages/PIL/Image.py:9 Image.resize\n/home/a/train.py:12 "
+              "batches*\n/home/a/train.py:95 main"));
+}
+
 TEST(LibraryCall, ModelsAreNone) {
   for (const char* text :
        {"/v/site-packages/torch/_tensor.py:500 backward\n/home/a/train.py:5 main",
