@@ -7,6 +7,7 @@
 #include <sys/auxv.h>
 
 #include "cuda/nvml/sampler.h"
+#include "hooks/core/applied_settings.h"
 #include "hooks/core/modules.h"
 #include "hooks/core/operations.h"
 #include "hooks/cudart/cudart.h"
@@ -56,7 +57,9 @@ void write_operations() noexcept {
     record::g_state.store(record::State::kOff, std::memory_order_relaxed);
     return;
   }
+  applied::read_requests();
   record::on_file_start(write_operations);
+  record::on_file_start(applied::on_recording);
   record::on_file_start(context::on_recording);
   record::on_file_start(write_environment);
   record::on_file_start(write_modules);

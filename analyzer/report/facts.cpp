@@ -16,6 +16,15 @@ namespace {
 // A recorded call costs at most this on the machines that the recorder was measured on (docs/performance.md).
 constexpr double kCallCostNs = 50;
 
+// Facts "applied.1", "applied.2", ... of the library's hooks/core/applied_settings.h.
+std::vector<std::string> facts_named(const model::Process& process, const std::string& prefix) {
+  std::vector<std::string> found;
+  for (auto at = process.facts.lower_bound(prefix);
+       at != process.facts.end() && at->first.starts_with(prefix); ++at)
+    found.push_back(at->second);
+  return found;
+}
+
 }  // namespace
 
 StepFacts step_facts(const attribute::RankAttribution& rank) {
@@ -69,6 +78,20 @@ std::string fact(const model::Process& process, const std::string& key) {
   return found == process.facts.end() ? "" : found->second;
 }
 
+std::vector<std::string> applied_words(const model::Run& run, const model::Process& process) {
+  std::vector<std::string> words = facts_named(process, "applied.");
+  for (const model::Process& worker : run.processes) {
+    if (worker.worker_of == model::kNone || &run.processes[worker.worker_of] != &process) continue;
+    for (std::string& own : facts_named(worker, "applied."))
+      if (std::ranges::find(words, own) == words.end()) words.push_back(std::move(own));
+  }
+  return words;
+}
+
+std::vector<std::string> not_applied_words(const model::Process& process) {
+  return facts_named(process, "not_applied.");
+}
+
 std::string framework(const model::Process& process) {
   const model::TrainingFramework* found = model::training_framework(process);
   const std::string version = found ? fact(process, found->module) : "";
@@ -96,11 +119,15 @@ std::string end_words(const model::Process& process) {
     case model::EndState::kExited:
       return process.exit_code == 0 ? "exited" : fmt::format("exit code {}", process.exit_code);
     case model::EndState::kKilledOrRunning:
-      return "killed";
+      return was_interrupted(process) ? "interrupted" : "killed";
     case model::EndState::kUnknown:
       break;
   }
   return "unknown";
+}
+
+bool was_interrupted(const model::Process& process) {
+  return !fact(process, "interrupted").empty();
 }
 
 std::vector<OpenCallWords> open_call_words(const model::Run& run, const model::Process& process) {

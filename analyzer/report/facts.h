@@ -32,7 +32,14 @@ std::string fact(const model::Process& process, const std::string& key);  // "" 
 std::string framework(const model::Process& process);                     // "torch 2.13.0", "" if none
 std::string framework_words(const model::Process& process);               // "PyTorch 2.13.0", "" if none
 std::string device_name(const Report& report, const attribute::RankAttribution& rank);  // "cpu" without one
-std::string end_words(const model::Process& process);  // "exited", "killed", "running", "exit code 3"
+std::string end_words(
+    const model::Process& process);  // "exited", "killed", "running", "exit code 3", "interrupted"
+bool was_interrupted(const model::Process& process);  // by the library, because `gpuwatch try` asked for it
+
+// What GPUWATCH_APPLY changed in this process, and what it did not: "num_workers=4 (was 0) at train.py:88".
+// Of its workers, too.
+std::vector<std::string> applied_words(const model::Run& run, const model::Process& process);
+std::vector<std::string> not_applied_words(const model::Process& process);
 
 // What a thread had entered and not left when its process was last seen.
 struct OpenCallWords {

@@ -32,6 +32,12 @@ Json flag(int value) {
   return value < 0 ? Json(nullptr) : Json(value != 0);
 }
 
+Json texts(const std::vector<std::string>& words) {
+  Json result = Json::array();
+  for (const std::string& each : words) result.push_back(clean(each));
+  return result;
+}
+
 const model::Process* main_process(const Report& report) {
   if (!report.ranks.empty()) return &report.run.processes.at(report.ranks.front().process);
   for (const model::Process& process : report.run.processes)
@@ -90,6 +96,8 @@ Json job(const Report& report) {
     for (const OpenCallWords& call : open_call_words(report.run, *process))
       waiting.push_back(clean(call.sentence));
   result["open_calls"] = waiting;
+  result["applied"] = texts(process ? applied_words(report.run, *process) : std::vector<std::string>());
+  result["not_applied"] = texts(process ? not_applied_words(*process) : std::vector<std::string>());
   return result;
 }
 

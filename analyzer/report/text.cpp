@@ -107,7 +107,11 @@ std::string speed_words(const RankAttribution& rank, const model::Process& proce
 void write_job(Layout& layout, const Report& report, const RankAttribution& rank) {
   layout.blank();
   layout.paragraph(job_words(report, rank));
-  layout.paragraph(speed_words(rank, report.run.processes.at(rank.process)));
+  const model::Process& process = report.run.processes.at(rank.process);
+  layout.paragraph(speed_words(rank, process));
+  for (const std::string& words : applied_words(report.run, process))
+    layout.labelled("applied", clean(words));
+  for (const std::string& words : not_applied_words(process)) layout.labelled("not applied", clean(words));
 }
 
 // ---- where a step goes ------------------------------------------------------------------------------------
@@ -181,7 +185,10 @@ void write_waits(Layout& layout, const Report& report, const model::Process& pro
 void write_end(Layout& layout, const Report& report, bool all_threads) {
   for (const model::Process& process : report.run.processes) {
     if (is_helper(report.run, process) || process.is_running) continue;
-    if (process.end_state == model::EndState::kKilledOrRunning) {
+    if (was_interrupted(process)) {
+      layout.blank();
+      layout.labelled("ended", "by gpuwatch try, at the end of a step");
+    } else if (process.end_state == model::EndState::kKilledOrRunning) {
       layout.blank();
       layout.labelled("killed", fmt::format("process {} was killed, or its machine was lost", process.pid));
       write_waits(layout, report, process, all_threads);

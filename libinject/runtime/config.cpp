@@ -93,6 +93,8 @@ bool apply(const char* name, const char* value) noexcept {
   if (is("GPUWATCH_OUT")) g_config.out = *value ? value : nullptr;
   if (is("GPUWATCH_RUN_ID")) g_config.run_id = *value ? value : nullptr;
   if (is("GPUWATCH_NVTX_FORWARD")) g_config.nvtx_forward = *value ? value : nullptr;
+  if (is("GPUWATCH_APPLY")) g_config.apply = *value ? value : nullptr;
+  if (is("GPUWATCH_INTERRUPT")) g_config.interrupt_file = *value ? value : nullptr;
   if (is("GPUWATCH_DISABLE")) g_config.disabled = !is_off(value);
   if (is("GPUWATCH_LOG")) g_config.quiet = is_off(value);
   if (is("GPUWATCH_TRACE")) return g_config.chose_sources = parse_sources(value, &g_config.sources);

@@ -25,6 +25,8 @@ struct Config {
   const char* out = nullptr;     // null: choose; points into the environment of process start
   const char* run_id = nullptr;  // null: derive
   const char* nvtx_forward = nullptr;
+  const char* apply = nullptr;           // hooks/core/applied_settings.h reads it
+  const char* interrupt_file = nullptr;  // null: none
   uint64_t max_bytes = 512ull << 20;
   uint32_t sources = 0x7f;
   bool chose_sources = false;  // GPUWATCH_TRACE was given and understood

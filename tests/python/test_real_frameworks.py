@@ -25,11 +25,11 @@ def python_with(package):
     return None
 
 
-def run(inject, package, program, *words):
+def run(inject, package, program, *words, env=None):
     python = python_with(package)
     if python is None:
         pytest.skip(f"no environment has {package}: run `make frameworks`")
-    done = inject([python, PROGRAMS / program, *words], env=QUIET, first=True)
+    done = inject([python, PROGRAMS / program, *words], env=QUIET | (env or {}), first=True)
     assert done.returncode == 0, done.stderr
     return done
 
@@ -73,3 +73,16 @@ def test_trainer_of_transformers_is_configured_where_its_arguments_are_made(inje
     (finding,) = [finding for finding in report["findings"] if finding["id"] == "dataloader-workers"]
     assert "dataloader_num_workers=" in finding["fix"]["summary"]
     assert is_at(finding["fix"]["location"], "train_transformers.py", "loader")
+
+
+@pytest.mark.parametrize("name", ["transformers", "accelerate", "lightning"])
+def test_setting_is_applied_where_the_framework_makes_the_loader(inject, name):
+    """Named by the place that a finding names: the Trainer's is the line of its TrainingArguments."""
+    program = f"train_{name}.py"
+    lines = (PROGRAMS / program).read_text().splitlines()
+    (line,) = (number for number, text in enumerate(lines, 1) if text.endswith("# loader"))
+    report = run(inject, name, program, "0", env={"GPUWATCH_APPLY": f"num_workers=2@{program}:{line}"}).report()
+    (loader,) = [loader for loader in report["ranks"][0]["loaders"] if loader["batches"]]
+    assert loader["num_workers"] == 2
+    (applied,) = report["job"]["applied"]
+    assert applied.startswith("num_workers=2 (was 0) at ") and applied.endswith(f"/{program}:{line}")

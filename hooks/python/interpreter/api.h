@@ -65,7 +65,11 @@ inline constexpr int kOneObject = 0x8;  // METH_O
   X(PyObject*, PyList_GetItem, (PyObject*, SsizeT))                   \
   X(int, PyList_Insert, (PyObject*, SsizeT, PyObject*))               \
   X(int, PyList_Append, (PyObject*, PyObject*))                       \
+  X(PyObject*, PyBool_FromLong, (long))                               \
+  X(PyObject*, PyDict_New, ())                                        \
+  X(PyObject*, PyDict_Copy, (PyObject*))                              \
   X(PyObject*, PyDict_GetItemString, (PyObject*, const char*))        \
+  X(int, PyDict_SetItemString, (PyObject*, const char*, PyObject*))   \
   X(PyObject*, PyDict_Keys, (PyObject*))                              \
   X(PyObject*, PyDict_Values, (PyObject*))                            \
   X(PyObject*, PyLong_FromLong, (long))                               \

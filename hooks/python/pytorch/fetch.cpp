@@ -7,6 +7,7 @@
 #include "hooks/core/operations.h"
 #include "hooks/python/frameworks/versions.h"
 #include "hooks/python/interpreter/wrap.h"
+#include "hooks/python/pytorch/apply_to_process.h"
 #include "hooks/python/pytorch/batch_shape.h"
 #include "hooks/python/pytorch/iterators.h"
 #include "hooks/python/pytorch/thread_usage.h"
@@ -29,13 +30,6 @@ struct WorkerLoop {
 };
 GW_TLS WorkerLoop t_worker;
 
-// Our number among the workers, -1 outside worker processes: _utils.worker._worker_info.id.
-long worker_index() noexcept {
-  PyObject* module = loaded_module("torch.utils.data._utils.worker");
-  const Ref info = module ? attribute(module, "_worker_info") : Ref();
-  return info && !info.is_none() ? long_attribute(info.get(), "id", -1) : -1;
-}
-
 void note_worker_epoch() noexcept {
   const long index = worker_index();
   if (index < 0 || !begin_recording("a DataLoader worker")) return;
@@ -47,6 +41,7 @@ void note_worker_epoch() noexcept {
   t_worker.loader = t_activity.constructing ? t_activity.constructing->loader_id() : 0;
   t_activity = LoaderActivity{};  // the parent's
   stacks::t_is_waiting_for_workers = false;
+  apply_to_worker();
   record::mark(id(Op::python_worker_start), 0, t_worker.loader, static_cast<uint32_t>(index));
 }
 

@@ -100,4 +100,10 @@ Message read_message(PyObject* message) noexcept {
   return {index, first_type && first_type.get() == end_class()};
 }
 
+long worker_index() noexcept {
+  PyObject* module = loaded_module("torch.utils.data._utils.worker");
+  const Ref info = module ? attribute(module, "_worker_info") : Ref();
+  return info && !info.is_none() ? long_attribute(info.get(), "id", -1) : -1;
+}
+
 }  // namespace gpuwatch::hooks::python

@@ -34,6 +34,9 @@ Iterator* find_iterator_with(const char* name, const PyObject* value) noexcept;
 // Whether an iterator of this process is in the middle of an epoch over this loader.
 bool is_in_use(const Loader& loader) noexcept;
 
+// This process's number among the workers of a loader, -1 outside worker processes.
+long worker_index() noexcept;
+
 // A message of the workers' queue: (index, data) for a batch. The index is none when a worker acknowledges a
 // reset; the data is no batch when the worker's iterable is exhausted.
 struct Message {

@@ -8,7 +8,10 @@
 #include "hooks/python/frameworks/versions.h"
 #include "hooks/python/interpreter/garbage.h"
 #include "hooks/python/interpreter/wrap.h"
+#include "hooks/python/pytorch/apply_to_loader.h"
+#include "hooks/python/pytorch/apply_to_process.h"
 #include "hooks/python/pytorch/iterators.h"
+#include "hooks/python/pytorch/loader_info.h"
 #include "hooks/stacks/stall_stacks.h"
 #include "hooks/stacks/worker_stacks.h"
 #include "libinject/base/errno_guard.h"
@@ -91,6 +94,7 @@ PyObject* construct(PyObject* original, PyObject* args, PyObject* keywords) {
     return g_api.PyObject_Call(original, args, keywords);
   }
   put_versions();
+  apply_to_process();
   Loader* loader = identify(dataloader);
   if (!loader) return g_api.PyObject_Call(original, args, keywords);
   Iterator* iterator = add_iterator(self, loader);
@@ -170,12 +174,23 @@ PyObject* try_get_data(PyObject* original, PyObject* args, PyObject* keywords) {
   return result;
 }
 
+// The number of workers is checked again when an epoch begins, which is another line of the user's.
+bool is_called_by_constructor() noexcept {
+  const ErrorGuard guard;
+  PyObject* frame = g_api.PyEval_GetFrame();
+  const Ref code = frame ? attribute(frame, "f_code") : Ref();
+  const Ref function = code ? attribute(code.get(), "co_name") : Ref();
+  const char* name = text(function.get());
+  return name && std::strcmp(name, "__init__") == 0;
+}
+
 // DataLoader.check_worker_number_rationality(self) is the last thing the constructor calls. The constructor
 // itself stays as it is: Lightning and others read its signature.
 PyObject* check_worker_number(PyObject* original, PyObject* self) {
-  {
+  if (is_called_by_constructor()) {
     const record::Quiet quiet;
     remember_constructor(self);
+    apply_to_loader(self);
   }
   return g_api.PyObject_CallFunctionObjArgs(original, self, nullptr);
 }

@@ -47,16 +47,6 @@ T* map_array(size_t count) noexcept {
       base::sys_mmap(count * sizeof(T), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
 }
 
-// The number of workers is checked again when an epoch begins, which is another line of the user's.
-bool is_called_by_constructor() noexcept {
-  const ErrorGuard guard;
-  PyObject* frame = g_api.PyEval_GetFrame();
-  const Ref code = frame ? attribute(frame, "f_code") : Ref();
-  const Ref function = code ? attribute(code.get(), "co_name") : Ref();
-  const char* name = text(function.get());
-  return name && std::strcmp(name, "__init__") == 0;
-}
-
 const Construction* construction_of(PyObject* loader) noexcept {
   for (size_t i = 0; g_constructions && i < kConstructions; ++i) {
     if (g_constructions[i].loader == loader) return &g_constructions[i];
@@ -266,7 +256,6 @@ Known* place_for_another() noexcept {
 }  // namespace
 
 void remember_constructor(PyObject* loader) noexcept {
-  if (!is_called_by_constructor()) return;
   if (!g_constructions) g_constructions = map_array<Construction>(kConstructions);
   if (!g_constructions) return;
   Construction* to = &g_constructions[g_next_construction];
@@ -280,6 +269,10 @@ void remember_constructor(PyObject* loader) noexcept {
   to->framework = framework_on_stack();
   const Ref dataset = attribute(loader, "dataset");  // compared by address only
   to->dataset = dataset.get();
+}
+
+Location place_of_loader(PyObject* loader) noexcept {
+  return site_of(construction_of(loader));
 }
 
 Loader* identify(PyObject* loader) noexcept {

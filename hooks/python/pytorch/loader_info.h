@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "hooks/python/interpreter/api.h"
+#include "hooks/python/interpreter/location.h"
 
 namespace gpuwatch::hooks::python {
 
@@ -24,6 +25,9 @@ struct Loader {
 
 // From DataLoader's constructor, where the user's line is on the stack.
 void remember_constructor(PyObject* loader) noexcept;
+
+// Where the user set the loader up, as LoaderInfo.location has it.
+Location place_of_loader(PyObject* loader) noexcept;
 
 // The loader's entry for another epoch, written to the trace on first sight. Null where recording is off, or
 // 256 epochs are under way. The entry is never freed, but may be reused for another loader after 256 more.

@@ -9,10 +9,12 @@
 #include <cstring>
 
 #include "hooks/core/evidence.h"
+#include "hooks/core/interrupt.h"
 #include "hooks/core/operations.h"
 #include "hooks/python/frameworks/versions.h"
 #include "hooks/python/interpreter/object.h"
 #include "hooks/python/interpreter/wrap.h"
+#include "hooks/python/pytorch/apply_to_process.h"
 #include "hooks/python/pytorch/debug_switches.h"
 #include "hooks/python/pytorch/step_usage.h"
 #include "hooks/stacks/stall_stacks.h"
@@ -62,6 +64,7 @@ void begin_step(const PyObject* optimizer) noexcept {
   if (!begin_recording("an optimizer step")) return;
   put_versions();
   stacks::note_training_thread();
+  apply_to_process();
   if (const uint32_t at = find_open(optimizer)) t_depth = at - 1;
   if (t_depth == kNesting) t_depth = 0;
   const uint32_t number = number_of(optimizer);
@@ -74,6 +77,8 @@ void end_step(const PyObject* optimizer, uint8_t flags) noexcept {
     leave_step(t_steps[t_depth].scope, flags, number_of(optimizer));
     context::maybe_sample(t_steps[t_depth].scope.begin);
     note_debug_switches(t_steps[t_depth].scope.begin);
+    apply_after_first_step();
+    interrupt_if_asked();
   }
 }
 

@@ -7,6 +7,7 @@
 
 #include "hooks/core/operations.h"
 #include "hooks/python/interpreter/wrap.h"
+#include "hooks/python/pytorch/apply_non_blocking.h"
 #include "hooks/python/pytorch/iterators.h"
 #include "libinject/record/recorder.h"
 #include "libinject/trace/layout.h"
@@ -43,12 +44,17 @@ Pinned batch_in_hand() noexcept {
 // pin_memory(data, device=None)
 PyObject* pin_memory(PyObject*, PyObject* args, PyObject* keywords) {
   const Pinned pinned = t_is_pinning || !record::is_recording() ? Pinned{0, 0} : batch_in_hand();
-  if (!pinned.loader) return g_api.PyObject_Call(g_pin_memory, args, keywords);
+  if (!pinned.loader) {
+    PyObject* part = g_api.PyObject_Call(g_pin_memory, args, keywords);
+    if (part && t_is_pinning) mark_pinned(part);
+    return part;
+  }
   t_is_pinning = true;
   const record::Scope scope = record::enter(id(Op::python_pin_batch), pinned.loader);
   PyObject* result = g_api.PyObject_Call(g_pin_memory, args, keywords);
   record::leave(scope, result ? 0 : trace::kFailed, pinned.loader, pinned.index);
   t_is_pinning = false;
+  if (result) mark_pinned(result);  // a batch of one tensor
   return result;
 }
 
