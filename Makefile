@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 SETUP := build/.setup-done
 
-.PHONY: help setup build tests test demo check frameworks bench gpu-acceptance torch-tests accuracy abroad torch-cuda asan tsan fmt install clean
+.PHONY: help setup build tests test demo check frameworks bench gpu-acceptance torch-tests accuracy abroad tried torch-cuda asan tsan fmt install clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,6 +61,11 @@ abroad: build  ## run programs that no rule was developed on (4 GB of packages),
 	@scripts/torch_cuda.sh
 	@cmake --build build/release --target slow_fs
 	@$(PYTHON) scripts/abroad.py
+
+tried: build  ## let gpuwatch try settings on programs of `make abroad`, write docs/trying.md
+	@scripts/abroad_setup.sh
+	@scripts/torch_cuda.sh
+	@$(PYTHON) scripts/tried.py
 
 torch-cuda: build  ## fetch the CUDA build of PyTorch (526 MB), to train on the simulated device
 	@scripts/torch_cuda.sh

@@ -15,6 +15,7 @@
 #include "analyzer/cli/machine.h"
 #include "analyzer/cli/paths.h"
 #include "analyzer/io/printable.h"
+#include "analyzer/trial/overlay.h"
 
 namespace gpuwatch::cli {
 namespace {
@@ -123,6 +124,12 @@ std::string run_delay_words() {
              : "no /proc/self/schedstat: waiting for a CPU core counts as computing";
 }
 
+std::string trial_words() {
+  const auto why_not = trial::cannot_overlay();
+  return why_not ? fmt::format("gpuwatch try needs --in-place: {}", *why_not)
+                 : "what a job writes under gpuwatch try can be dropped (overlays)";
+}
+
 }  // namespace
 
 std::string doctor() {
@@ -149,6 +156,7 @@ std::string doctor() {
   out += line("shm", shared_memory_words());
   out += line("storage", storage_words(""));
   out += line("workers", peek_words(""));
+  out += line("trials", trial_words());
   return out;
 }
 

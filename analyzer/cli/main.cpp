@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
@@ -12,9 +13,11 @@
 #include "analyzer/cli/predict.h"
 #include "analyzer/cli/run.h"
 #include "analyzer/cli/terminal.h"
+#include "analyzer/cli/try.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/io/user_error.h"
 #include "analyzer/report/report.h"
+#include "analyzer/trial/applicable.h"
 
 namespace {
 
@@ -37,7 +40,8 @@ struct Commands {
   cli::AnalyzeOptions analyze;
   cli::RunOptions run;
   cli::PredictOptions predict;
-  CLI::App *analyze_command, *predict_command, *run_command, *lib_command, *doctor_command;
+  cli::TryOptions trial;
+  CLI::App *analyze_command, *predict_command, *run_command, *try_command, *lib_command, *doctor_command;
   CLI::App *explain_command, *findings_command;
   std::string explained_id;
   bool is_markdown = false;
@@ -52,7 +56,12 @@ struct Commands {
     run_command->add_option("-o,--out", run.out,
                             "run directory (default: GPUWATCH_OUT, else ./gpuwatch-<script>-<run id>)");
     run_command->add_flag("--no-report", run.no_report, "record only");
+    run_command->add_option("--apply", run.apply,
+                            "settings to apply to the job without an edit of its code: num_workers=4,...");
+    run_command->footer(trial::applicable_help());
     run_command->add_option("command", run.command, "the command and its arguments")->required();
+
+    add_try();
 
     analyze_command = app.add_subcommand("analyze", "report on a recorded run");
     analyze_command->add_option("trace", analyze.traces,
@@ -102,6 +111,26 @@ struct Commands {
     findings_command->add_flag("--markdown", is_markdown, "print them all in full, as docs/findings.md");
   }
 
+  void add_try() {
+    try_command = app.add_subcommand(
+        "try", "run a command as it is, then with the first finding's setting applied, and compare");
+    try_command->add_option("-o,--out", trial.out,
+                            "folder for the trials' traces (default: ./gpuwatch-try-<script>-<date>-<pid>)");
+    try_command->add_option("--steps", trial.steps,
+                            "steps of each trial (default: until its report is stable)");
+    try_command->add_option("--seconds", trial.seconds, "longest time of a trial")
+        ->check(CLI::Range(5.0, 86400.0))
+        ->capture_default_str();
+    try_command->add_option("--changes", trial.most_changes, "settings to try, at most")
+        ->check(CLI::Range(0, 32))
+        ->capture_default_str();
+    try_command->add_flag("--in-place", trial.is_in_place,
+                          "let the trials write to the real files; without it, what they write is dropped");
+    try_command->add_flag("--yes", trial.is_sure, "ask no question");
+    try_command->add_flag("--json", trial.json, "print JSON (schema gpuwatch.try.v1)");
+    try_command->add_option("command", trial.command, "the command and its arguments")->required();
+  }
+
   // --name and --no-name; neither leaves the value unset.
   void add_switch(const std::string& name, std::optional<bool>& value, const std::string& words) {
     predict_command->add_flag_callback(
@@ -112,6 +141,7 @@ struct Commands {
 
   int execute() {
     if (*run_command) return cli::run(run);
+    if (*try_command) return cli::try_settings(trial);
     if (*analyze_command) return print(cli::analyze(analyze, cli::text_style(STDOUT_FILENO)));
     if (*predict_command) return print(cli::predict(predict));
     if (*lib_command) return print(cli::library() + "\n");
@@ -130,16 +160,20 @@ struct Commands {
   }
 };
 
-// `run` ends gpuwatch's own options at the first word that is not one, as env and nohup do: what follows,
-// dashes included, is the command's.
+// Options of `run` and `try` that take the next word as their value.
+bool takes_value(std::string_view option) {
+  constexpr std::string_view kOptions[] = {"-o", "--out", "--apply", "--steps", "--seconds", "--changes"};
+  return std::ranges::find(kOptions, option) != std::end(kOptions);
+}
+
+// `run` and `try` end gpuwatch's own options at the first word that is not one, as env and nohup do: what
+// follows, dashes included, is the command's.
 std::vector<std::string> take_command(int& argc, char** argv) {
   std::vector<std::string> command;
-  if (argc < 3 || std::string_view(argv[1]) != "run") return command;
+  if (argc < 3 || (std::string_view(argv[1]) != "run" && std::string_view(argv[1]) != "try")) return command;
   int at = 2;
-  while (at < argc && argv[at][0] == '-' && std::string_view(argv[at]) != "--") {
-    std::string_view option = argv[at];
-    at += option == "-o" || option == "--out" ? 2 : 1;
-  }
+  while (at < argc && argv[at][0] == '-' && std::string_view(argv[at]) != "--")
+    at += takes_value(argv[at]) ? 2 : 1;
   int options_end = std::min(at, argc);
   if (at < argc && std::string_view(argv[at]) == "--") ++at;
   for (; at < argc; ++at) command.push_back(argv[at]);
@@ -153,13 +187,15 @@ int main(int argc, char** argv) {
   try {
     Commands commands;
     std::vector<std::string> command = take_command(argc, argv);
-    if (!command.empty()) commands.run_command->get_option("command")->required(false);
+    if (!command.empty())
+      for (CLI::App* app : {commands.run_command, commands.try_command})
+        app->get_option("command")->required(false);
     try {
       commands.app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
       return commands.app.exit(error) == 0 ? 0 : kUsageError;
     }
-    commands.run.command = std::move(command);
+    commands.run.command = commands.trial.command = std::move(command);
     return commands.execute();
   } catch (const io::UserError& error) {
     return fail(error.what());

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/cli/paths.h"
 
+#include <cstdlib>
 #include <filesystem>
 
+#include "analyzer/io/printable.h"
 #include "analyzer/io/user_error.h"
 
 namespace gpuwatch::cli {
@@ -32,6 +34,16 @@ std::string library() {
                         (fs::path(own_directory()).parent_path() / "lib").string() +
                         ": build or install all of gpuwatch");
   return path;
+}
+
+std::string preload_value() {
+  const std::string path = library();
+  if (path.find_first_of(": \t") != std::string::npos)
+    throw io::UserError(
+        "the library's path " + io::printable(path) +
+        " contains a space or a colon, which LD_PRELOAD does not allow; install gpuwatch in another folder");
+  const char* before = std::getenv("LD_PRELOAD");
+  return before && *before ? path + ":" + before : path;
 }
 
 }  // namespace gpuwatch::cli

@@ -12,4 +12,8 @@ std::string own_directory();  // of the running executable
 std::string find_library();
 std::string library();  // the same; throws instead of ""
 
+// LD_PRELOAD for a job: ours first; what the user preloads (an allocator, usually) stays. Throws
+// io::UserError where the library's path cannot be written there.
+std::string preload_value();
+
 }  // namespace gpuwatch::cli

@@ -17,6 +17,8 @@
 #include "analyzer/cli/terminal.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/io/user_error.h"
+#include "analyzer/trial/applicable.h"
+#include "analyzer/trial/start_command.h"
 
 namespace gpuwatch::cli {
 namespace {
@@ -34,27 +36,13 @@ std::string run_directory(const RunOptions& options) {
   return fs::absolute(name).string();
 }
 
-// Ours first; what the user preloads (an allocator, usually) stays.
-void prepend_preload(const std::string& path) {
-  const char* before = std::getenv("LD_PRELOAD");
-  std::string value = before && *before ? path + ":" + before : path;
-  setenv("LD_PRELOAD", value.c_str(), 1);
-}
-
-[[noreturn]] void become(const RunOptions& options, const std::string& path, const std::string& out,
+[[noreturn]] void become(const RunOptions& options, const std::string& preload, const std::string& out,
                          const sigset_t& mask) {
-  prepend_preload(path);
+  setenv("LD_PRELOAD", preload.c_str(), 1);
   setenv("GPUWATCH_OUT", out.c_str(), 1);
+  if (!options.apply.empty()) setenv("GPUWATCH_APPLY", options.apply.c_str(), 1);
   sigprocmask(SIG_SETMASK, &mask, nullptr);
-  std::vector<char*> arguments;
-  for (const std::string& argument : options.command)
-    arguments.push_back(const_cast<char*>(argument.c_str()));
-  arguments.push_back(nullptr);
-  execvp(arguments[0], arguments.data());
-  int error = errno;
-  fmt::print(stderr, "gpuwatch: cannot start {}: {}\n", io::printable(options.command[0]),
-             std::strerror(error));
-  _exit(error == ENOENT ? 127 : 126);
+  _exit(trial::exit_code_of_error(trial::execute(options.command)));
 }
 
 // A signal from the terminal reached the command as well; one that was sent to us alone did not.
@@ -127,11 +115,8 @@ std::string script_name(const std::vector<std::string>& command) {
 }
 
 int run(const RunOptions& options) {
-  std::string path = library();
-  if (path.find_first_of(": \t") != std::string::npos)
-    throw io::UserError(
-        "the library's path " + io::printable(path) +
-        " contains a space or a colon, which LD_PRELOAD does not allow; install gpuwatch in another folder");
+  if (!options.apply.empty()) trial::check_settings(options.apply);
+  const std::string preload = preload_value();
   std::string out = run_directory(options);
   sigset_t signals, before;
   sigemptyset(&signals);
@@ -140,7 +125,7 @@ int run(const RunOptions& options) {
   sigprocmask(SIG_BLOCK, &signals, &before);
   pid_t child = fork();
   if (child < 0) throw io::UserError(fmt::format("cannot start a process: {}", std::strerror(errno)));
-  if (child == 0) become(options, path, out, before);
+  if (child == 0) become(options, preload, out, before);
   int code = wait_for(child, signals);
   sigprocmask(SIG_SETMASK, &before, nullptr);
   if (!options.no_report) print_report(out, code);

@@ -10,7 +10,8 @@ namespace gpuwatch::cli {
 
 struct RunOptions {
   std::vector<std::string> command;
-  std::string out;  // run directory, "" for ./gpuwatch-<script>-<run id>
+  std::string out;    // run directory, "" for ./gpuwatch-<script>-<run id>
+  std::string apply;  // settings for the library to apply: applicable.h
   bool no_report = false;
 };
 

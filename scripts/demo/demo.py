@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Runs a training job under gpuwatch, applies the first suggestion of the report, runs it again and compares.
+"""Lets gpuwatch try its own suggestions on training jobs: predicted against measured, without an edit of the code.
 
-The jobs are ordinary programs that know nothing of gpuwatch. The only addition is LD_PRELOAD, and the change between the
-two runs is taken from the first report.
+The jobs are ordinary programs that know nothing of gpuwatch. What no setting can be applied for through the injection (the
+loader threads of a CUDA program) is applied by the program's own option.
 """
 
 import argparse
@@ -30,22 +30,25 @@ BUSY = 0.2  # cores that other programs use: below it their effect is within a p
 
 @dataclass
 class Job:
-    """A program, and the command line option for each setting that a finding may name."""
+    """A program; the command line option for each setting of a report that it offers, or what `--apply` calls that setting."""
 
     name: str
     command: list
-    flags: dict
+    flags: dict = field(default_factory=dict)
+    applied: dict = field(default_factory=dict)
     environment: dict = field(default_factory=dict)
 
-    def arguments_for(self, fix):
-        """The command line arguments that apply a finding's fix, or None if the program has no such setting."""
-        if not fix or fix.get("setting") not in self.flags:
+    def change_for(self, fix):
+        """(what `gpuwatch run --apply` gets, what the program gets) for a finding's fix; None if there is neither."""
+        setting, value = (fix or {}).get("setting"), str((fix or {}).get("value", ""))
+        if setting in self.applied:
+            return f"{self.applied[setting]}={value}", []
+        if setting not in self.flags:
             return None
-        flag = self.flags[fix["setting"]]
-        value = str(fix.get("value", "")).lower()
-        if value in ("true", "false"):
-            return [flag] if value == "true" else []
-        return [flag, value]
+        flag = self.flags[setting]
+        if value.lower() in ("true", "false"):
+            return "", [flag] if value.lower() == "true" else []
+        return "", [flag, value]
 
 
 def image_job(python, environment, image_size, width):
@@ -55,13 +58,6 @@ def image_job(python, environment, image_size, width):
             str(python), str(ROOT / "scripts/demo/train.py"), str(DATA), "--checkpoint", str(RUNS / "model.pt"),
             "--image-size", str(image_size), "--width", str(width),
         ],
-        flags={
-            "num_workers": "--workers",
-            "prefetch_factor": "--prefetch",
-            "pin_memory": "--pin-memory",
-            "persistent_workers": "--persistent-workers",
-            "batch_size": "--batch-size",
-        },
         environment=environment,
     )  # fmt: skip
 
@@ -70,7 +66,7 @@ def text_job(python, environment):
     return Job(
         name="train-text",
         command=[str(python), str(ROOT / "scripts/demo/train_text.py"), str(ROOT / "scripts")],
-        flags={"torch.set_float32_matmul_precision": "--matmul-precision", "batch_size": "--batch-size"},
+        applied={"torch.set_float32_matmul_precision": "float32_matmul_precision"},
         environment=environment,
     )
 
@@ -103,18 +99,23 @@ class Recorded:
         return self.neighbors >= BUSY
 
 
-def record(job, extra, run_dir):
-    """Runs the job under gpuwatch as a user would, then prints gpuwatch's report of it."""
-    library = subprocess.run([GPUWATCH, "lib"], check=True, capture_output=True, text=True).stdout.strip()
-    command = job.command + extra
-    heading(f"LD_PRELOAD={shown(library)} {' '.join(shown(word) for word in command)}")
+def environment_of(job):
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("GPUWATCH_")}
-    environment = {**inherited, **job.environment, "LD_PRELOAD": library, "GPUWATCH_OUT": str(run_dir)}
+    # What came of predictions in a demo says nothing about the user's jobs.
+    return {**inherited, "GPUWATCH_KEEP": "0", **job.environment}
+
+
+def shown_command(words):
+    return " ".join(shown(word) for word in words)
+
+
+def record(job, run_dir, apply="", extra=()):
+    """Runs the job under gpuwatch as a user would; its report comes at its end."""
+    command = [*(["--apply", apply] if apply else []), *job.command, *extra]
+    heading(f"gpuwatch run {shown_command(command)}")
     disturbance = Disturbance()
-    subprocess.run(command, check=True, env=environment)
+    subprocess.run([GPUWATCH, "run", "-o", run_dir, *command], check=True, env=environment_of(job))
     taken = disturbance.so_far()
-    heading(f"gpuwatch analyze {shown(run_dir)}")
-    subprocess.run([GPUWATCH, "analyze", run_dir], check=True)
     text = subprocess.run([GPUWATCH, "analyze", run_dir, "--json"], check=True, capture_output=True, text=True).stdout
     recorded = Recorded(json.loads(text), taken.foreign + taken.stolen)
     if recorded.is_disturbed:
@@ -122,12 +123,12 @@ def record(job, extra, run_dir):
     return recorded
 
 
-def first_applicable(job, report):
-    """The first finding with a setting that the program offers: it, and the arguments that apply it."""
+def first_change(job, report):
+    """The first finding that can be applied to the job, and how; (None, None) if there is none."""
     for finding in report["findings"]:
-        arguments = job.arguments_for(finding.get("fix"))
-        if arguments is not None and finding["severity"] != "info":
-            return finding, arguments
+        change = job.change_for(finding.get("fix"))
+        if change is not None and finding["severity"] != "info":
+            return finding, change
     return None, None
 
 
@@ -168,28 +169,42 @@ def compare(finding, before, after):
         )
 
 
+def fresh(name):
+    run_dir = RUNS / name
+    shutil.rmtree(run_dir, ignore_errors=True)
+    return run_dir
+
+
+def try_settings(job):
+    """gpuwatch runs the job as it is and with the settings that it proposes, and compares; then the report of the job as it is."""
+    run_dir = fresh(f"{job.name}-tried")
+    heading(f"gpuwatch try {shown_command(job.command)}")
+    subprocess.run([GPUWATCH, "try", "-o", run_dir, "--changes", "2", *job.command], check=True, env=environment_of(job))
+    heading(f"gpuwatch analyze {shown(run_dir / '1')}")
+    subprocess.run([GPUWATCH, "analyze", run_dir / "1"], check=True)
+
+
 def demonstrate(job):
-    runs = [RUNS / f"{job.name}-{number}" for number in (1, 2)]
-    for run_dir in runs:
-        shutil.rmtree(run_dir, ignore_errors=True)
-    before = record(job, [], runs[0])
-    finding, arguments = first_applicable(job, before.report)
+    """The job as it is, and with its first suggestion."""
+    before = record(job, fresh(f"{job.name}-1"))
+    finding, change = first_change(job, before.report)
     if finding is None:
-        print("\nNo finding names a setting that this program offers, so there is nothing to apply.")
+        print("\nNo finding names a setting that can be applied here.")
         return
-    after = record(job, arguments, runs[1])
+    apply, extra = change
+    after = record(job, fresh(f"{job.name}-2"), apply, extra)
     compare(finding, before, after)
 
 
 def device_demo(python, environment):
     """An input-bound job, then a compute-bound one, with the CUDA build of PyTorch as a user installs it."""
-    demonstrate(image_job(python, environment, image_size=224, width=64))
+    try_settings(image_job(python, environment, image_size=224, width=64))
     heading("A second job: its data is in GPU memory, so the GPU computes all the time")
     demonstrate(text_job(python, environment))
 
 
 def cpu_demo():
-    demonstrate(image_job(sys.executable, {}, image_size=128, width=8))
+    try_settings(image_job(sys.executable, {}, image_size=128, width=8))
     trainer = trainer_job()
     if not Path(trainer.command[0]).exists():
         print("\nThe part on the simulated device is skipped: it needs nvcc, which scripts/setup.sh installs.")

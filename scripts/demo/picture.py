@@ -5,8 +5,7 @@
     scripts/demo/picture.py              runs the demo (make demo-picture), keeps its text in build/demo-session.txt, draws it
     scripts/demo/picture.py SESSION      draws the text of an earlier session
 
-The picture has the first job only: its command, the report, the command with the change, and the comparison. What the
-training prints is cut to one line.
+The picture has the first job only: what gpuwatch tried and measured, and the report of the job as it is.
 """
 
 import argparse
@@ -52,30 +51,25 @@ def run_demo():
 
 def command_of(heading):
     """A demo's heading as the command that a user would type."""
-    command = re.sub(r"LD_PRELOAD=\S+", "LD_PRELOAD=$(gpuwatch lib)", heading)
-    command = re.sub(r"\S*/bin/python\S*", "python", command).replace("scripts/demo/", "")
+    command = re.sub(r"\S*/bin/python\S*", "python", heading).replace("scripts/demo/", "")
     command = re.sub(r"build/demo-data --checkpoint \S+ --image-size \d+ --width \d+", "images", command)
-    return re.sub(r"gpuwatch analyze .*", "gpuwatch analyze", command)
+    return re.sub(r"gpuwatch analyze .*", "gpuwatch analyze gpuwatch-try-train-*/1", command)
 
 
 def first_job(session):
-    """[(heading, text)] up to the first comparison, without the report of the changed job."""
+    """[(heading, text)] up to the first report."""
     pieces = HEADING.split(session)
     parts = list(zip(pieces[1::2], pieces[2::2]))
-    end = next((n for n, (heading, _) in enumerate(parts) if heading.startswith("Predicted")), len(parts) - 1)
-    reports = [n for n, (heading, _) in enumerate(parts) if heading.startswith("gpuwatch analyze")]
-    return [part for n, part in enumerate(parts[: end + 1]) if n not in reports[1:]]
+    end = next((n for n, (heading, _) in enumerate(parts) if heading.startswith("gpuwatch analyze")), len(parts) - 1)
+    return parts[: end + 1]
 
 
 def shown(session):
     lines = []
     for heading, text in first_job(session.replace(f"{ROOT}/", "")):
-        is_command = heading.startswith(("LD_PRELOAD=", "gpuwatch "))
+        is_command = heading.startswith("gpuwatch ")
         lines.append(f"$ {command_of(heading)}" if is_command else heading)
-        body = text.strip("\n").splitlines()
-        if heading.startswith("LD_PRELOAD="):
-            body = body[-1:]
-        lines += [*body, ""]
+        lines += [*text.strip("\n").splitlines(), ""]
     return "\n".join(lines).rstrip("\n")
 
 
