@@ -103,7 +103,9 @@ ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, const
     cost.pin_ns = std::max<double>(0, double(batch.pinned.length()));
     cost.bytes = batch.tensors > 0 ? double(batch.bytes) : typical.bytes;
     cost.think_ns = think_ns(rank, epoch, order, position, typical.think_ns);
-    cost.counted = step_at(rank, epoch.batches[order[position]].next.begin) != nullptr;
+    const Batch& taken = epoch.batches[order[position]];
+    cost.counted = step_at(rank, taken.next.begin) != nullptr;
+    cost.slept_ns = epoch.workers.empty() ? cost.service_ns - cost.cpu_ns : double(taken.next.length());
     recorded.batches.push_back(cost);
     ++position;
   }

@@ -8,6 +8,7 @@
 #include "analyzer/model/cpu_time.h"
 #include "analyzer/predict/hand_over.h"
 #include "analyzer/predict/helper_threads.h"
+#include "analyzer/predict/late_helpers.h"
 
 namespace gpuwatch::predict {
 namespace {
@@ -235,6 +236,7 @@ void restore_think(LoaderReplayInput& recording, double recorded_ms) {
   if (replayed <= 0 || replayed >= recorded_ms) return;
   scale_think(recording, recorded_ms / replayed);
   recording.think_delay_share = 1 - replayed / recorded_ms;
+  find_late_helpers(recording);
 }
 
 uint32_t threads_of_worker(const std::vector<const LoaderEpoch*>& epochs) {

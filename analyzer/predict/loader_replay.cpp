@@ -9,6 +9,7 @@
 
 #include "analyzer/model/quantile.h"
 #include "analyzer/model/steps.h"
+#include "analyzer/predict/late_helpers.h"
 #include "analyzer/predict/loader_simulation.h"
 #include "analyzer/predict/unseen_workers.h"
 
@@ -102,10 +103,8 @@ void ask_restarts(const LoaderReplayInput& recording, const LoaderSetting& setti
   }
 }
 
-// Seen: where the training thread waits 40 ms for each batch, it computes in steps of two lengths, 6 and 15
-// ms, of one model over batches of one size; kept busy, in 5 ms. Probably the threads that help it (OpenMP's)
-// fall asleep meanwhile, and are late where they wake up on its core. Only the thread's own delay is
-// recorded; where that is seen beside idle cores, each step may be like the quick ones.
+// Only the training thread's own delay is recorded: each step may be like the quick ones, in which no thread
+// was late.
 void quicken_think(LoaderReplayInput& recording) {
   constexpr size_t kQuickest = 4;  // a quarter of the batches is as quick
   std::vector<double> all;
@@ -131,9 +130,12 @@ std::vector<LoaderReplayInput> open_questions(const LoaderReplayInput& recording
   if (!recording.think_cores_known && recording.think_cores_worst != recording.think_cores)
     result.emplace_back(recording).think_cores = recording.think_cores_worst;
   if (recording.think_delay_share > 0 && recording.idle_cores > 0) {
-    for (ReplayEpoch& epoch : result.emplace_back(recording).epochs)
+    LoaderReplayInput as_recorded = recording;
+    as_recorded.late_helpers_share = 0;
+    result.push_back(as_recorded);
+    for (ReplayEpoch& epoch : result.emplace_back(as_recorded).epochs)
       for (BatchCost& batch : epoch.batches) batch.think_ns *= 1 - recording.think_delay_share;
-    if (recording.think_cores > 1) quicken_think(result.emplace_back(recording));
+    if (recording.think_cores > 1) quicken_think(result.emplace_back(as_recorded));
   }
   // OpenMP's threads spin between two parallel regions, and give way to whoever has work.
   if (recording.think_cores_known && recording.think_cores > 1)
@@ -255,7 +257,7 @@ double step_without_input_ms(const LoaderReplayInput& recording) {
     if (epoch.is_counted) think_ns += epoch.own_ns;
     for (const BatchCost& batch : epoch.batches) {
       if (!batch.counted) continue;
-      think_ns += batch.think_ns;
+      think_ns += think_after(recording, batch, 0);
       ++count;
     }
   }

@@ -46,6 +46,7 @@ struct BatchCost {
   double pin_ns = 0;      // copy into pinned memory
   double collate_ns = 0;  // of service_ns, in collate_fn; overlaps cpu_ns and io_ns
   double bytes = 0;       // of its tensors, 0 unknown
+  double slept_ns = 0;    // consumer: before think_ns, in next() and not computing
 };
 
 struct ReplayEpoch {
@@ -110,11 +111,12 @@ struct LoaderReplayInput {
   // Of the consumer's work: waiting for a core that no other work of the job explains. On an idle machine the
   // core only has to wake up, which it need not where there is more to do.
   double think_delay_share = 0;
-  double idle_cores = 0;        // of the machine meanwhile, 0 if not known
-  bool is_throttled = false;    // by a CPU quota
-  bool is_cpu_limited = false;  // workers and training wait for each other's CPU
-  double pin_ns = 0;            // mean copy into pinned memory, 0 if none was recorded
-  double disk_share = 0;        // of the recorded time the disk was busy, 0 unknown
+  double late_helpers_share = 0;  // of the consumer's work that follows a long sleep (late_helpers.h)
+  double idle_cores = 0;          // of the machine meanwhile, 0 if not known
+  bool is_throttled = false;      // by a CPU quota
+  bool is_cpu_limited = false;    // workers and training wait for each other's CPU
+  double pin_ns = 0;              // mean copy into pinned memory, 0 if none was recorded
+  double disk_share = 0;          // of the recorded time the disk was busy, 0 unknown
 };
 
 // What keeps a replayed step from being shorter.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "analyzer/model/steps.h"
+#include "analyzer/predict/late_helpers.h"
 
 namespace gpuwatch::predict {
 namespace {
@@ -165,7 +166,9 @@ void EpochSimulation::leave_next() {
   }
   consumer_ = Consumer::kThinking;
   think_began_ = now_;
-  begin(own_, cost(taken_).think_ns, recording_.think_cores);
+  const BatchCost batch = cost(taken_);
+  const double slept_ns = workers_.empty() ? batch.service_ns - batch.cpu_ns : now_ - entered_next_;
+  begin(own_, think_after(recording_, batch, slept_ns), recording_.think_cores);
 }
 
 void EpochSimulation::end_think() {

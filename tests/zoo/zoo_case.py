@@ -27,6 +27,9 @@ WORTH_NAMING = 1.03  # a gain below this is none: kLeastSpeedup of analyzer/advi
 # A job that waits so much for a CPU, by the kernel's account that it printed itself, does suffer from other processes:
 # the tests' machine was busy, and saying so is right. Below kLeastDelay of cpu_contention.cpp, which sees part of the run.
 CONTENDED = 0.03
+# Two runs of one program differ, and with them what a bound of one says of the other: a step's compute was 61.1 and 60.6
+# ms, and 61.73 ms were achieved where 61.98 were the bound. As predictions allow for: kRunToRun of predict/prediction.cpp.
+RUN_TO_RUN = 0.03
 
 
 @dataclass
@@ -217,9 +220,9 @@ class Zoo:
         assert expected <= set(job.complaints) <= allowed, f"complaints {job.complaints}, expected {expected}\n{job.say()}"
 
     def below_ceiling(self, job, found):
-        """What a ceiling allows: no shorter step, by the job's own clock."""
+        """What a ceiling allows: no shorter step, by the job's own clock, within what two runs of one program differ by."""
         now = job.own_step_ms
-        return {"now": now, "low": now / found["ceiling"]["speedup"], "high": now}
+        return {"now": now, "low": now / found["ceiling"]["speedup"] * (1 - RUN_TO_RUN), "high": now}
 
     def check_applied(self, case):
         """The promise kept: the job with the fix applied takes a step time within the predicted interval. It is given for
