@@ -11,6 +11,7 @@
 #include "analyzer/advise/steady_time.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/cpu_time.h"
+#include "analyzer/model/script_work.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -179,9 +180,11 @@ std::optional<OwnData> own_data(const RuleInput& input) {
 
 std::string own_data_words(const RuleInput& input) {
   const OwnData& data = *input.own_data;
-  return fmt::format("the training thread {} {:.0f}% of {} in {}(){}", data.is_awaited ? "waits" : "spends",
+  const std::string library = io::printable(std::string(model::library_of(data.function)));
+  return fmt::format("the training thread {} {:.0f}% of {} in {}(){}{}", data.is_awaited ? "waits" : "spends",
                      100 * data.share.share, input.rank.steps.empty() ? "the time" : "each step",
-                     io::printable(data.function.function), data.is_awaited ? " for another thread" : "");
+                     io::printable(data.function.function), library.empty() ? "" : " of " + library,
+                     data.is_awaited ? " for another thread" : "");
 }
 
 std::optional<Finding> own_data_finding(const Rule& rule, const RuleInput& input, OwnDataCause cause) {
@@ -198,7 +201,9 @@ std::optional<Finding> own_data_finding(const Rule& rule, const RuleInput& input
                      io::printable(data.mount->type)),
          data.reading > 0 ? 100 * data.remote / data.reading : 0, "%"});
   finding.fix.location = data.line.location();
-  finding.ceiling_speedup = ceiling_without_input(input, data.share.high);
+  // What is computed is part of the steps' compute, which is short where little of it was done.
+  finding.ceiling_speedup = cause == OwnDataCause::kComputes ? ceiling_without(input, data.share.high)
+                                                             : ceiling_without_input(input, data.share.high);
   if (data.is_awaited) finding.ceiling_speedup = std::min(*finding.ceiling_speedup, ceiling_by_cpu(input));
   set_verdict(finding, input, data);
   return finding;

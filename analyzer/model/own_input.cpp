@@ -39,13 +39,41 @@ bool makes_data(const StackFrame& frame) {
   return is_users(frame) && !is_nameless(name) && (frame.is_generator || is_named_for_data(name));
 }
 
+// Of a library that neither computes models nor holds the loop: an iterator of its own.
+bool iterates_in_library(const StackFrame& frame) {
+  return !is_users(frame) && !is_torch_or_interpreter(frame) && !computes_model(frame) &&
+         !holds_loop(frame) && (frame.is_generator || unqualified(frame.function) == "__next__");
+}
+
+// "for batch in tqdm(batches)": a generator that passes on what another one makes.
+bool shows_progress(const StackFrame& frame) {
+  constexpr std::string_view kLibraries[] = {"/tqdm/", "/rich/", "/fastprogress/", "/alive_progress/"};
+  return std::ranges::any_of(
+      kLibraries, [&](std::string_view part) { return frame.file.find(part) != std::string::npos; });
+}
+
+// The library's iterator that the script, or the library that holds the loop, iterates over: GluonTS hands
+// its batches to Lightning so, without a DataLoader. A generator that a library uses within a call, as joblib
+// and matplotlib do, is another matter.
+const StackFrame* iterated_library(const std::vector<StackFrame>& frames) {
+  bool is_iterated_over = frames.size() >= kRecordedFrames;
+  for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
+    if (is_iterated_over && iterates_in_library(*frame) && !shows_progress(*frame)) return &*frame;
+    is_iterated_over = is_users(*frame) || holds_loop(*frame) || (is_iterated_over && shows_progress(*frame));
+  }
+  return nullptr;
+}
+
 }  // namespace
 
 std::optional<DataCode> data_code(const std::vector<StackFrame>& frames) {
-  const auto outermost = std::find_if(frames.rbegin(), frames.rend(), makes_data);
-  if (outermost == frames.rend() || runs_in_model(frames)) return std::nullopt;
+  if (runs_in_model(frames)) return std::nullopt;
   const auto line = std::ranges::find_if(frames, is_users);
-  return DataCode{*outermost, *line};
+  const auto outermost = std::find_if(frames.rbegin(), frames.rend(), makes_data);
+  if (outermost != frames.rend()) return DataCode{*outermost, *line};
+  const StackFrame* library = iterated_library(frames);
+  if (!library) return std::nullopt;
+  return DataCode{*library, line != frames.end() ? *line : *library};
 }
 
 std::optional<DataCode> awaiting_code(const std::vector<StackFrame>& frames) {
@@ -58,12 +86,15 @@ std::optional<OwnInput> own_input(const Run& run, const Process& process,
   OwnInput input;
   double all = 0, in_data_code = 0;
   std::unordered_map<uint32_t, std::optional<DataCode>> known;
-  FunctionTallies functions, lines;
+  FunctionTallies functions, lines, calls;
   for (const WorkerStack* sample : training_samples(process, intervals)) {
     const auto text = run.texts.find(sample->text);
     if (text == run.texts.end()) continue;
     const auto [code, is_new] = known.try_emplace(sample->text);
-    if (is_new) code->second = find(frames_of(text->second));
+    const std::vector<StackFrame> frames = frames_of(text->second);
+    if (is_new) code->second = find(frames);
+    const auto call = std::find_if(frames.rbegin(), frames.rend(), is_users);
+    if (call != frames.rend()) calls.add(*call, 1);
     const double weight = double(std::max<Ns>(0, sample->weight));
     ++input.samples;
     all += weight;
@@ -76,6 +107,9 @@ std::optional<OwnInput> own_input(const Run& run, const Process& process,
   input.share = sampled_share(in_data_code / all, double(input.samples));
   input.function = functions.by_share().front().frame;
   input.line = lines.by_share().front().frame;
+  // Deep in a library a recorded stack does not reach the script.
+  if (const auto by_share = calls.by_share(); !is_users(input.line) && !by_share.empty())
+    input.line = by_share.front().frame;
   return input;
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Data that the training loop makes itself, where no loader is seen: the training thread was sampled in a
 // generator of the script, in an iterator's __next__ or a dataset's __getitem__, or in a function that is
-// named for it (`get_batch`), and not in a model that this called. That a frame is a generator's is known
-// from Python 3.11 on. Pure.
+// named for it (`get_batch`), or in an iterator of a library that the loop iterates over, and not in a model
+// that this called. That a frame is a generator's is known from Python 3.11 on. Pure.
 #pragma once
 
 #include <optional>
@@ -16,7 +16,7 @@ namespace gpuwatch::model {
 // Where a sampled stack (innermost first) is in such code.
 struct DataCode {
   StackFrame function;  // the outermost: what the loop calls
-  StackFrame line;      // the innermost line of the script's
+  StackFrame line;      // the innermost line of the script's; `function` where no frame is the script's
 };
 std::optional<DataCode> data_code(const std::vector<StackFrame>& frames);
 // Where it waits, by Python's own means, for what another thread or process makes (waits_for_a_result).

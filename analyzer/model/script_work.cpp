@@ -25,9 +25,6 @@ constexpr std::string_view kHoldLoops[] = {
 // Of Python's own library: pass a call on.
 constexpr std::string_view kPassOn[] = {"contextlib", "functools", "threading", "runpy", "concurrent"};
 
-// Innermost frames of a stack that the recorder writes down (libinject/unwind/python_stack.h).
-constexpr size_t kRecordedFrames = 16;
-
 template <size_t kCount>
 bool is_one_of(const std::string_view (&names)[kCount], std::string_view name) {
   return std::ranges::find(names, name) != std::end(names);
@@ -37,27 +34,11 @@ std::string_view first_part(std::string_view path) {
   return path.substr(0, path.find_first_of("/."));
 }
 
-// The package or the module of Python's own library that a file is of; "" for another file.
-std::string_view library_of(const StackFrame& frame) {
-  const std::string_view file = frame.file;
-  constexpr std::string_view kPackages = "-packages/", kPython = "/lib/python3.";
-  if (const size_t at = file.rfind(kPackages); at != std::string_view::npos)
-    return first_part(file.substr(at + kPackages.size()));
-  const size_t at = file.find(kPython);
-  if (at == std::string_view::npos) return "";
-  const size_t folder = file.find('/', at + kPython.size());
-  return folder == std::string_view::npos ? "" : first_part(file.substr(folder + 1));
-}
-
 // What calls the script's lines as a part of the model: a module's forward, an autograd function, tracing.
 constexpr std::string_view kCallModels[] = {
     "/torch/nn/",         "/torch/autograd/", "/torch/optim/", "/torch/_tensor.py", "/torch/_dynamo/",
     "/keras/src/layers/", "/flax/",           "/haiku/",       "/equinox/",         "/jax/_src/",
     "/tensorflow/python/"};
-
-bool computes_model(const StackFrame& frame) {
-  return is_one_of(kComputeModels, library_of(frame));
-}
 
 bool calls_model(const StackFrame& frame) {
   return std::ranges::any_of(
@@ -69,6 +50,25 @@ bool is_transform(const StackFrame& frame) {
 }
 
 }  // namespace
+
+std::string_view library_of(const StackFrame& frame) {
+  const std::string_view file = frame.file;
+  constexpr std::string_view kPackages = "-packages/", kPython = "/lib/python3.";
+  if (const size_t at = file.rfind(kPackages); at != std::string_view::npos)
+    return first_part(file.substr(at + kPackages.size()));
+  const size_t at = file.find(kPython);
+  if (at == std::string_view::npos) return "";
+  const size_t folder = file.find('/', at + kPython.size());
+  return folder == std::string_view::npos ? "" : first_part(file.substr(folder + 1));
+}
+
+bool computes_model(const StackFrame& frame) {
+  return is_one_of(kComputeModels, library_of(frame));
+}
+
+bool holds_loop(const StackFrame& frame) {
+  return is_one_of(kHoldLoops, library_of(frame));
+}
 
 bool runs_in_model(const std::vector<StackFrame>& frames) {
   return std::ranges::any_of(frames, calls_model) && std::ranges::none_of(frames, is_transform);

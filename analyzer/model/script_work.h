@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/model/sampled_share.h"
@@ -17,6 +18,11 @@ namespace gpuwatch::model {
 // A sampled stack (innermost first) with a module's forward, an autograd function, an optimizer or tracing in
 // it. Transforms are modules, too, but compute no model.
 bool runs_in_model(const std::vector<StackFrame>& frames);
+// The package or the module of Python's own library that a frame is of; "" for the script.
+std::string_view library_of(const StackFrame& frame);
+// Of a library that computes models; that holds the training loop.
+bool computes_model(const StackFrame& frame);
+bool holds_loop(const StackFrame& frame);
 
 // Where a sampled stack (innermost first) shows such work.
 struct LibraryCall {

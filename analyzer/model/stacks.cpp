@@ -31,10 +31,13 @@ bool is_package(const std::string& file) {
   return contains(file, "/site-packages/") || contains(file, "/dist-packages/");
 }
 
-bool is_torch_or_interpreter(const StackFrame& frame) {
-  return frame.file.starts_with('<') || contains(frame.file, "-packages/torch/") ||
-         contains(frame.file, "/torch/utils/data/") ||
-         (is_standard_library(frame.file) && !is_package(frame.file));
+// What pip writes for a package's program: ".../bin/yolo", whose lines only call the package.
+bool is_start_script(const StackFrame& frame) {
+  constexpr std::string_view kFolder = "/bin/";
+  const size_t name = frame.file.rfind('/') + 1;
+  return frame.function == "<module>" && name >= kFolder.size() &&
+         frame.file.compare(name - kFolder.size(), kFolder.size(), kFolder) == 0 &&
+         frame.file.find('.', name) == std::string::npos;
 }
 
 std::optional<StackFrame> frame_of(std::string_view line) {
@@ -185,8 +188,14 @@ std::vector<uint64_t> addresses_of(const std::string& text) {
   return addresses;
 }
 
+bool is_torch_or_interpreter(const StackFrame& frame) {
+  return frame.file.starts_with('<') || contains(frame.file, "-packages/torch/") ||
+         contains(frame.file, "/torch/utils/data/") ||
+         (is_standard_library(frame.file) && !is_package(frame.file));
+}
+
 bool is_users(const StackFrame& frame) {
-  return !is_torch_or_interpreter(frame) && !is_package(frame.file);
+  return !is_torch_or_interpreter(frame) && !is_package(frame.file) && !is_start_script(frame);
 }
 
 const StackFrame* users_frame(const std::vector<StackFrame>& frames) {

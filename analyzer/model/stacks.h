@@ -30,8 +30,13 @@ std::vector<uint64_t> addresses_of(const std::string& text);
 // Where the loader's dataset makes a sample (Loader::code), if it is written in Python outside packages.
 std::optional<StackFrame> sample_code(const Loader& loader);
 
-// Neither a package, nor Python's own library, nor the interpreter.
+// Innermost frames of a stack that the recorder writes down (libinject/unwind/python_stack.h).
+constexpr size_t kRecordedFrames = 16;
+
+// Neither a package, nor Python's own library, nor the interpreter, nor a script that only starts a package's
+// program (pip's bin/yolo).
 bool is_users(const StackFrame& frame);
+bool is_torch_or_interpreter(const StackFrame& frame);
 
 // The innermost frame of the user's; without one, the innermost outside torch and Python's own library; null
 // for none.

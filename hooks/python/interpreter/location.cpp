@@ -46,8 +46,21 @@ Owner owner_of_file(const char* file) noexcept {
   return is_standard_library(file) ? Owner::kTorchOrInterpreter : Owner::kUser;
 }
 
+// What pip writes for a package's program: the top level of ".../bin/yolo", which only calls the package.
+bool is_start_script(PyObject* frame, const char* file) noexcept {
+  constexpr char kFolder[] = "/bin/";
+  constexpr size_t kLength = sizeof(kFolder) - 1;
+  const char* slash = std::strrchr(file, '/');
+  if (!slash || std::strchr(slash, '.') || size_t(slash + 1 - file) < kLength) return false;
+  if (std::strncmp(slash + 1 - kLength, kFolder, kLength) != 0) return false;
+  const Ref code = attribute(frame, "f_code");
+  const Ref name = code ? attribute(code.get(), "co_name") : Ref();
+  return text(name.get()) && std::strcmp(text(name.get()), "<module>") == 0;
+}
+
 Owner owner_of(PyObject* frame, const char* file) noexcept {
-  return is_generated(frame, file) ? Owner::kTorchOrInterpreter : owner_of_file(file);
+  return is_generated(frame, file) || is_start_script(frame, file) ? Owner::kTorchOrInterpreter
+                                                                   : owner_of_file(file);
 }
 
 Location location_of(PyObject* frame, const char* file) noexcept {
@@ -68,7 +81,7 @@ bool is_users_frame(PyObject* frame, const char* file) noexcept {
 
 Location users_location() noexcept {
   const ErrorGuard guard;
-  Location in_library;
+  Location in_library, in_start_script;
   Ref frame = Ref::of_borrowed(g_api.PyEval_GetFrame());
   for (int depth = 0; frame && !frame.is_none() && depth < kMaxFrames; ++depth) {
     const Ref code = attribute(frame.get(), "f_code");
@@ -77,10 +90,11 @@ Location users_location() noexcept {
       const Owner owner = owner_of(frame.get(), file);
       if (owner == Owner::kUser) return location_of(frame.get(), file);
       if (owner == Owner::kLibrary && in_library.size() == 0) in_library = location_of(frame.get(), file);
+      if (is_start_script(frame.get(), file)) in_start_script = location_of(frame.get(), file);
     }
     frame = attribute(frame.get(), "f_back");
   }
-  return in_library;
+  return in_library.size() ? in_library : in_start_script;
 }
 
 FunctionPlace place_of_function(PyObject* function) noexcept {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // The place in the user's program that a Python call came from: the innermost frame that belongs neither to
 // a library (site-packages, dist-packages, the standard library) nor to the interpreter, as "file:line". In
-// a program that consists of libraries only (`python -m package.train`), the innermost frame outside torch.
+// a program that consists of libraries only (`python -m package.train`, pip's bin/yolo), the innermost frame
+// outside torch.
 //
 // Thread safety: the GIL must be held; reads this thread's own frames. About 0.3 us a frame. Signal safety:
 // none.

@@ -46,6 +46,61 @@ TEST(DataCode, TransformsAreModulesButNoModel) {
               "batches*\n/home/a/train.py:41 main"));
 }
 
+// GluonTS hands Lightning its own iterator; its stacks are deeper than what is recorded of them.
+TEST(DataCode, IsAnIteratorOfALibraryThatTheLoopIteratesOver) {
+  const std::string batches =
+      "/v/site-packages/pandas/core/period.py:111 year\n/v/site-packages/gluonts/transform/_base.py:134 "
+      "Transform.__call__*\n/v/site-packages/gluonts/itertools.py:422 IterableSlice.__iter__*\n";
+  const auto fetched = code_in(batches +
+                               "/v/site-packages/lightning/pytorch/loops/fetchers.py:61 "
+                               "_DataFetcher.__next__\n/home/a/train.py:41 main");
+  ASSERT_TRUE(fetched);
+  EXPECT_EQ(fetched->function.function, "IterableSlice.__iter__");
+  EXPECT_EQ(fetched->line.location(), "/home/a/train.py:41");
+  EXPECT_TRUE(code_in(batches + "/home/a/train.py:41 main"));
+  const auto shown =
+      code_in(batches + "/v/site-packages/tqdm/std.py:9 tqdm.__iter__*\n/home/a/train.py:41 m");
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(shown->function.function, "IterableSlice.__iter__");
+  std::string deep = "/v/site-packages/pandas/core/period.py:111 year";
+  for (int i = 1; i < 16; ++i) deep += "\n/v/site-packages/gluonts/transform/_base.py:134 Map.__call__*";
+  ASSERT_TRUE(code_in(deep));
+  EXPECT_EQ(code_in(deep)->line.file, "/v/site-packages/gluonts/transform/_base.py");
+}
+
+TEST(DataCode, IsNoGeneratorThatALibraryUsesWithinACall) {
+  // joblib's tasks, a context, a framework's own loop, the optimizer's parameters
+  EXPECT_FALSE(
+      code_in("/v/site-packages/joblib/parallel.py:9 Parallel._get_sequential_output*\n/v/site-packages/"
+              "joblib/parallel.py:7 Parallel.__call__\n/home/a/train.py:41 main"));
+  EXPECT_FALSE(
+      code_in("/v/site-packages/matplotlib/__init__.py:9 rc_context*\n"
+              "/usr/lib/python3.11/contextlib.py:137 __enter__\n/home/a/train.py:41 main"));
+  EXPECT_FALSE(code_in("/v/site-packages/lightning/pytorch/loops/fit.py:9 run*\n/home/a/train.py:41 main"));
+  EXPECT_FALSE(
+      code_in("/v/site-packages/torch/nn/modules/module.py:9 parameters*\n/home/a/train.py:41 main"));
+  std::string deep = "/v/site-packages/sklearn/tree.py:1 grow*";
+  for (int i = 1; i < 16; ++i) deep += "\n/v/site-packages/sklearn/tree.py:9 fit";
+  EXPECT_FALSE(code_in(deep)) << "cut within a call";
+}
+
+TEST(OwnInput, OfALibraryIsAtTheLineThatTheScriptCallsItFrom) {
+  model::Run run;
+  Process process;
+  process.pid = 7;
+  process.threads.resize(1);
+  run.texts[1] = "/v/site-packages/gluonts/transform/_base.py:134 Map.__call__*";
+  for (int i = 1; i < 16; ++i)
+    run.texts[1] += "\n/v/site-packages/gluonts/transform/_base.py:134 Map.__call__*";
+  run.texts[2] = "/v/site-packages/torch/_tensor.py:500 backward\n/home/a/train.py:7 <module>";
+  for (Ns time = 0; time < 1000; time += 10)
+    process.threads[0].worker_stacks.push_back({time, 40, time % 50 == 0 ? 2u : 1u, 7});
+  const auto input = own_input(run, process, {{0, 1000}});
+  ASSERT_TRUE(input);
+  EXPECT_EQ(input->function.function, "Map.__call__");
+  EXPECT_EQ(input->line.location(), "/home/a/train.py:7");
+}
+
 TEST(OwnInput, HasTheShareOfItsSamples) {
   model::Run run;
   Process process;

@@ -74,6 +74,13 @@ TEST(LibraryCall, IsTheLibraryThatTheScriptCalled) {
             "json");
 }
 
+TEST(IsUsers, IsNoStartScriptOfAPackage) {
+  EXPECT_FALSE(is_users({"/v/bin/yolo", 8, "<module>"}));
+  EXPECT_TRUE(is_users({"/v/bin/train.py", 8, "<module>"}));
+  EXPECT_TRUE(is_users({"/home/a/bin/train", 8, "main"}));
+  EXPECT_TRUE(is_users({"/home/a/train", 8, "<module>"}));
+}
+
 TEST(LibraryCall, IsSeenWhereTheRecordedStackEndsInTheLibrary) {
   std::string deep = "/v/site-packages/pyparsing/core.py:812 ParserElement._parseNoCache";
   for (int i = 1; i < 16; ++i) deep += "\n/v/site-packages/matplotlib/_mathtext.py:9 parse";
