@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lets `gpuwatch try` work on jobs of tests/abroad, and writes docs/trying.md: predicted against measured, in one table.
+"""Lets `gpuwatch try` work on jobs of tests/abroad and tests/zoo, and writes docs/trying.md: predicted against measured, in one table.
 
 The programs know nothing of gpuwatch, and nothing of them is edited. Needs what `make abroad` needs."""
 
@@ -21,10 +21,19 @@ JOBS = [
     "skorch-service", "accelerate-service", "mds-streaming", "lightning-short-epochs", "trainer-tokenize", "fastai-photos",
     "review-stream", "iterable-uneven", "federated-hospitals", "store-sales", "resnet-remote-store", "resnet-pageable",
 ]  # fmt: skip
+ZOO = [
+    abroad_case.Case(f"zoo-{name}", f"../../zoo/programs/{program}", tuple(words.split()), [], package="the zoo")
+    for name, program, words in (
+        ("workers", "slow_dataset.py", "--workers 0 --service-ms 40 --train-ms 60 --batches 200"),
+        ("prefetch", "slow_dataset.py", "--workers 1 --prefetch 1 --service-ms 10 --slow-ms 250 --slow-every 12 --train-ms 40 --batches 300"),
+        ("persistent-workers", "slow_dataset.py", "--workers 2 --service-ms 20 --train-ms 60 --batches 6 --epochs 30"),
+        ("head-of-line", "slow_dataset.py", "--workers 3 --service-ms 50 --slow-ms 450 --slow-every 9 --train-ms 30 --batches 300"),
+    )
+]
 HEAD = """# gpuwatch try, measured
 
 Written by `make tried` (scripts/tried.py); do not edit. Each row is a setting that `gpuwatch try` applied through the injection to a
-program of `tests/abroad`, none of which was edited. "Predicted" is what the report said before; "measured" is the mean step with the
+program of `tests/abroad` or `tests/zoo`, none of which was edited. "Predicted" is what the report said before; "measured" is the mean step with the
 setting in force; the settings of a job are applied one after another. The script's own clock is what it prints itself, where it does.
 
 | job | written with | setting | as it was, ms | predicted, ms | measured, ms | speedup | inside | own clock | kept |
@@ -67,7 +76,7 @@ def row(case, first, trial):
 
 def write_page(results):
     rows, inside, width = [], [], []
-    for case in CASES:
+    for case in [*CASES, *ZOO]:
         if case.name not in results:
             continue
         first, *others = results[case.name]["trials"]
@@ -89,10 +98,10 @@ def write_page(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", metavar="JOB", help="these jobs; the others keep their last result")
-    only = parser.parse_args().only or JOBS
+    only = parser.parse_args().only or [*JOBS, *[case.name for case in ZOO]]
     results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.parent.mkdir(exist_ok=True)
-    for case in CASES:
+    for case in [*CASES, *ZOO]:
         if case.name not in only:
             continue
         results[case.name] = tried(case)

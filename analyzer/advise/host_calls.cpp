@@ -60,21 +60,22 @@ predict::Estimate shortened_steps(const RuleInput& input, const HostCalls& calls
 }
 
 // A training thread that asks for its batch earlier may have to wait for it. The replay's input does not say
-// which batch a call followed, so the longest times between batches are assumed to hold the longest calls.
+// which batch a call followed, or whether it lay between two epochs (a gc.collect() after each), so the
+// longest times between batches and between epochs are assumed to hold the longest calls.
 predict::LoaderReplayInput earlier_consumer(const predict::LoaderReplayInput& recorded,
                                             const HostCalls& calls, double kept) {
   predict::LoaderReplayInput changed = recorded;
-  std::vector<predict::BatchCost*> batches;
-  for (predict::ReplayEpoch& epoch : changed.epochs)
+  std::vector<double*> times;
+  for (predict::ReplayEpoch& epoch : changed.epochs) {
+    if (epoch.is_counted) times.push_back(&epoch.own_ns);
     for (predict::BatchCost& batch : epoch.batches)
-      if (batch.counted) batches.push_back(&batch);
+      if (batch.counted) times.push_back(&batch.think_ns);
+  }
   std::vector<double> removed = calls.ns_of_step;
-  std::sort(removed.begin(), removed.end(), std::greater<>());
-  std::sort(batches.begin(), batches.end(), [](const predict::BatchCost* a, const predict::BatchCost* b) {
-    return a->think_ns > b->think_ns;
-  });
-  for (size_t i = 0; i < std::min(removed.size(), batches.size()); ++i)
-    batches[i]->think_ns = std::max(0.0, batches[i]->think_ns - (1 - kept) * removed[i]);
+  std::ranges::sort(removed, std::greater<>());
+  std::ranges::sort(times, std::greater<>(), [](const double* time) { return *time; });
+  for (size_t i = 0; i < std::min(removed.size(), times.size()); ++i)
+    *times[i] = std::max(0.0, *times[i] - (1 - kept) * removed[i]);
   return changed;
 }
 
@@ -188,7 +189,9 @@ bool write_models(const HostCalls& writes) {
 }
 
 std::string times_a_step(double calls) {
+  constexpr double kRare = 0.5;
   if (std::abs(calls - 1) < 0.005) return "once a step";
+  if (calls > 0 && calls < kRare) return fmt::format("every {:.0f} steps", 1 / calls);
   const bool is_whole = std::abs(calls - std::round(calls)) < 0.05;
   return fmt::format("{:.{}f}", calls, is_whole || calls >= 10 ? 0 : 1) + " times a step";
 }

@@ -14,6 +14,7 @@ struct MachineUse {
   double cores = 0;            // of the machine
   double job_cores = 0;        // used by this run on this machine, all ranks, with its workers
   double worker_cores = 0;     // of those, by workers
+  double helper_cores = 0;     // of those, by other processes that it started
   double other_cores = 0;      // used by processes that are not of this run
   double throttled_share = 0;  // summed over CPUs: may exceed 1
   double steal_share = 0;      // of the CPU time requested on the machine

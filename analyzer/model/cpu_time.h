@@ -11,7 +11,8 @@ namespace gpuwatch::model {
 // the rank alone, and the workers used more than is known.
 struct CpuTime {
   double own_ns = 0, workers_ns = 0;
-  bool is_least = false;  // workers ended meanwhile
+  double helpers_ns = 0;  // other processes that it started
+  bool is_least = false;  // workers or helpers ended meanwhile
 };
 
 CpuTime cpu_time(const Process& process, TimeSpan span);

@@ -82,7 +82,9 @@ class ProcessCpu {
   }
 
  private:
-  static double cpu(const MachineSample& sample) { return double(sample.cpu_ns + sample.children_cpu_ns); }
+  static double cpu(const MachineSample& sample) {
+    return double(sample.cpu_ns + sample.children_cpu_ns + sample.helpers_cpu_ns);
+  }
   const std::vector<MachineSample>& samples_;
 };
 

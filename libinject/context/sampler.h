@@ -4,8 +4,9 @@
 // idle and stolen time of the machine, page faults, memory, the busiest disk; and a clock sample. There is no
 // thread for it: the training thread itself takes the sample when it passes a step boundary. Files are opened
 // for each sample, because a job may close descriptors that it did not open. Measured on a virtual machine
-// with two busy cores: 90 us a sample plus 13 us a worker, 90 ppm of a second; 11 ns for a call that finds it
-// too early. Thread safety: any; racing threads take one sample. Not for signal handlers. errno is kept.
+// with two busy cores: 90 us a sample plus 13 us a worker or another child, 90 ppm of a second; 11 ns for a
+// call that finds it too early. Thread safety: any; racing threads take one sample. Not for signal handlers.
+// errno is kept.
 #pragma once
 
 #include <atomic>

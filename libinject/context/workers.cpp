@@ -24,7 +24,53 @@ machine::FilePath file_of(const machine::Roots& roots, uint32_t pid, const char*
   return path;
 }
 
+bool is_worker(uint32_t pid) noexcept {
+  if (g_epoch.load(std::memory_order_relaxed) != runtime::epoch()) return false;
+  for (const auto& worker : g_workers)
+    if (worker.load(std::memory_order_relaxed) == pid) return true;
+  return false;
+}
+
+// The processes found so far; those from `next` on have not been asked for theirs.
+struct Helpers {
+  static constexpr size_t kMost = 64;
+  uint32_t pids[kMost];
+  size_t count = 0, next = 0;
+
+  void add(uint32_t pid) noexcept {
+    for (size_t i = 0; i < count; ++i)
+      if (pids[i] == pid) return;
+    if (count < kMost) pids[count++] = pid;
+  }
+};
+
+void add_children(const machine::Roots& roots, uint32_t pid, uint32_t tid, Helpers* helpers) noexcept {
+  machine::FilePath path;
+  path.add(roots.proc).add('/').add(static_cast<uint64_t>(pid)).add("/task/");
+  path.add(static_cast<uint64_t>(tid)).add("/children");
+  char text[2048];
+  if (base::read_file(path.c_str(), text, sizeof text) <= 0) return;
+  const char* at = text;
+  while (const uint64_t child = machine::take_number(at))
+    if (!is_worker(static_cast<uint32_t>(child))) helpers->add(static_cast<uint32_t>(child));
+}
+
 }  // namespace
+
+uint64_t read_helpers_cpu_ns(const machine::Roots& roots) noexcept {
+  const auto pid = static_cast<uint32_t>(base::raw_syscall(SYS_getpid));
+  const auto tid = static_cast<uint32_t>(base::raw_syscall(SYS_gettid));
+  Helpers helpers;
+  add_children(roots, pid, pid, &helpers);
+  if (tid != pid) add_children(roots, pid, tid, &helpers);
+  WorkerSums sums;
+  for (; helpers.next < helpers.count; ++helpers.next) {
+    const uint32_t helper = helpers.pids[helpers.next];
+    add_process(roots, helper, &sums);
+    add_children(roots, helper, helper, &helpers);
+  }
+  return sums.cpu_ns;
+}
 
 bool add_process(const machine::Roots& roots, uint32_t pid, WorkerSums* sums) noexcept {
   char text[512];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data workers of this process, as procfs sees them. A worker that has ended is dropped. Thread safety:
-// watch() from any thread; read_workers() by one thread at a time. A forked child starts with none.
+// The data workers of this process and its other children, as procfs sees them. A worker that has ended is
+// dropped. Thread safety: watch() from any thread; read_workers() by one thread at a time. A forked child
+// starts with none.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,11 @@ struct WorkerSums {
   uint32_t workers = 0;
 };
 WorkerSums read_workers(const machine::Roots& roots) noexcept;
+
+// CPU time of the live processes that this one started from its main thread or the calling one, other than
+// workers, and of those that these started: a loader of the job's own, environments of reinforcement
+// learning. At most 64. 0 where the kernel does not list children (CONFIG_PROC_CHILDREN).
+uint64_t read_helpers_cpu_ns(const machine::Roots& roots) noexcept;
 
 // CPU time, run delay and threads of one process, added to `sums`; false when it is gone.
 bool add_process(const machine::Roots& roots, uint32_t pid, WorkerSums* sums) noexcept;

@@ -28,6 +28,13 @@ CASES = [
         "gc-pause", SCRIPT, has=["--objects", 400_000, "--collect"], neighbour=["--objects", 400_000, "--collect", "--freeze"],
         fix={"setting": "gc", "value": "freeze"}, gain="prediction",
     ),
+    # In no step's own work, but before the first batch of an epoch is asked for (PyKEEN).
+    Case(
+        "gc-pause", SCRIPT, name="between-epochs", has=["--epochs", 9, "--batches", 12, "--train-ms", 10, "--objects", 400_000, "--collect-between"],
+        neighbour=["--epochs", 9, "--batches", 12, "--train-ms", 10, "--objects", 400_000, "--collect-between", "--freeze"],
+        fix={"setting": "gc", "value": "freeze"}, gain="prediction",
+        applied=["--epochs", 9, "--batches", 12, "--train-ms", 10, "--objects", 400_000, "--collect-between", "--freeze"],
+    ),
     # An environment that answers after 20 ms, in each step; the neighbour's step is as long, and computing.
     Case(
         "host-work", SCRIPT, has=["--sleep-ms", 20], neighbour=["--train-ms", 50],

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/loader_words.h"
@@ -15,13 +16,14 @@ namespace {
 
 constexpr double kLeastDelay = 0.10;
 constexpr double kLeastOthers = 0.5;
-constexpr double kLeastWorkers = 0.5;
+constexpr double kLeastWorkers = 0.5, kLeastHelpers = 0.5;
 
 constexpr Threshold kThresholds[] = {
     {"training thread runnable but not running", kLeastDelay, "of the time", "an idle machine shows 1 to 3%"},
     {"CPU used by processes outside of this run", kLeastOthers, "cores", "monitoring and daemons use less"},
     {"CPU used by loader workers", kLeastWorkers, "cores",
      "less than that cannot keep the training thread from running"},
+    {"CPU used by other processes that the job started", kLeastHelpers, "cores", "as of loader workers"},
 };
 
 double delay_share(const RuleInput& input, const MachineUse& use) {
@@ -77,6 +79,22 @@ void blame_workers(Finding& finding, const RuleInput& input, const MachineUse& u
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
 }
 
+void blame_helpers(Finding& finding, const RuleInput& input, const MachineUse& use, double delay) {
+  finding.title = fmt::format(
+      "CPU contention: processes that the job itself started use {:.1f} cores, "
+      "the training thread waits for a core {:.0f}% of the time",
+      use.helper_cores, 100 * delay);
+  const double cores = double(input.process.cpu_count) + std::ceil(use.helper_cores);
+  finding.fix.change = NamedChange{"CPU cores", fmt::format("{:.0f}", cores)};
+  finding.fix.summary = fmt::format(
+      "Use {:.0f} CPU cores for each rank, or let the processes that the job starts (data workers of its "
+      "own, "
+      "environments) compute less",
+      cores);
+  finding.evidence.insert(finding.evidence.begin() + 1,
+                          {"CPU used by processes that the job started", use.helper_cores, "cores"});
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   const auto use = machine_use(input);
   if (!use || use->throttled_share >= kLeastThrottled || use->steal_share >= kLeastSteal) return std::nullopt;
@@ -87,7 +105,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const bool by_others = use->other_cores >= kLeastOthers;
   const bool by_workers =
       has_workers && use->worker_cores >= kLeastWorkers && do_fewer_workers_help(input, *use);
-  if (!by_others && !by_workers) return std::nullopt;
+  const bool by_helpers = use->helper_cores >= kLeastHelpers;
+  if (!by_others && !by_workers && !by_helpers) return std::nullopt;
 
   Finding finding = make_finding(kCpuContention, input, lost);
   finding.evidence = {{"training thread waiting for a CPU core", 100 * delay, "% of the time"},
@@ -96,8 +115,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"CPU available to this job", double(input.process.cpu_count), "cores"}};
   if (by_others)
     blame_others(finding, input, *use, delay);
-  else
+  else if (by_workers)
     blame_workers(finding, input, *use, delay);
+  else
+    blame_helpers(finding, input, *use, delay);
   if (!finding.prediction) finding.ceiling_speedup = ceiling_without(input, finding.lost_share);
   return finding;
 }
@@ -106,11 +127,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kCpuContention{
     "cpu-contention",
-    "CPU contention: the training thread waits for a CPU core that other processes, or the job's own loader "
-    "workers, are using.",
+    "CPU contention: the training thread waits for a CPU core that other processes, or those that the job "
+    "itself started (loader workers, environments), are using.",
     "The training thread is runnable but not running, without throttling (`cpu-quota`) or steal time "
-    "(`cpu-steal`). The CPU time of other processes, or of the loader workers, shows which of them is the "
-    "cause. If only the workers wait, the finding is `dataloader-oversubscribed`.",
+    "(`cpu-steal`). The CPU time of other processes, of the loader workers, and of whatever else the job "
+    "started shows which of them is the cause. If only the workers wait, the finding is "
+    "`dataloader-oversubscribed`.",
     "Reserve CPU cores for the job (affinity, cpuset, an exclusive node), or use fewer workers.",
     kThresholds,
     evaluate,

@@ -206,8 +206,9 @@ std::optional<Finding> in_libraries(const RuleInput& input) {
   finding.evidence = {{"seen in libraries that compute no model", 100 * share, fmt::format("% {}", of)},
                       {"stack samples", double(work->samples), "of the training thread"}};
   if (has_steps) finding.evidence.push_back({"such work", share * input.rank.mean_step_ms(), "ms a step"});
-  finding.fix.summary = fmt::format("Move the work in {} to {}, or run it every 50 steps", library,
-                                    has_steps ? "the DataLoader's workers" : "another process");
+  finding.fix.summary =
+      fmt::format("Move the work in {} to {}, or run it every 50 steps", library,
+                  input.process.loaders.empty() ? "another process" : "the DataLoader's workers");
   if (!work->caller.file.empty()) finding.fix.location = work->caller.location();
   finding.bottleneck = attribute::Bottleneck::Host;
   if (has_steps) {

@@ -68,6 +68,7 @@ def parse():
     parser.add_argument("--validate-ms", type=float, default=20, help="for a batch")
     parser.add_argument("--objects", type=int, default=0, help="that live as long as the program")
     parser.add_argument("--collect", action="store_true", help="garbage, in each step")
+    parser.add_argument("--collect-between", action="store_true", help="epochs")
     parser.add_argument("--freeze", action="store_true")
     parser.add_argument("--anomaly", action="store_true")
     parser.add_argument("--hang-after", type=int, default=0, help="steps; then waits for a peer that never writes")
@@ -133,6 +134,8 @@ def main():
     for epoch in range(options.epochs):
         for number, batch in enumerate(training):
             script.step(epoch * options.batches + number, batch)
+        if options.collect_between:
+            gc.collect()
         script.validate(validation)
     print(json.dumps(script.phases))
     script.model.print_times()
