@@ -87,8 +87,7 @@ void blame_helpers(Finding& finding, const RuleInput& input, const MachineUse& u
   const double cores = double(input.process.cpu_count) + std::ceil(use.helper_cores);
   finding.fix.change = NamedChange{"CPU cores", fmt::format("{:.0f}", cores)};
   finding.fix.summary = fmt::format(
-      "Use {:.0f} CPU cores for each rank, or let the processes that the job starts (data workers of its "
-      "own, "
+      "Use {:.0f} CPU cores for each rank, or let the processes that the job starts (a loader, "
       "environments) compute less",
       cores);
   finding.evidence.insert(finding.evidence.begin() + 1,
