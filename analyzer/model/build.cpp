@@ -214,6 +214,7 @@ void Builder::link() {
   LoaderEpochs epochs(run_);
   for (uint32_t i = 0; i < run_.processes.size(); ++i) epochs.build(i, tables_[i]->workers);
   find_training_threads(run_);
+  separate_ranks(run_);
   find_running(run_);
   note_torch(run_);
 }

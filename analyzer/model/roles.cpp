@@ -145,6 +145,17 @@ void find_training_threads(Run& run) {
   }
 }
 
+void separate_ranks(Run& run) {
+  for (const Process& process : run.processes) {
+    if (!process.is_rank()) continue;
+    uint32_t parent = process.parent;
+    for (size_t i = 0; parent != kNone && i < run.processes.size(); ++i) {  // a trace may hold a circle
+      for (MachineSample& sample : run.processes[parent].machine_samples) sample.helpers_cpu_ns = 0;
+      parent = run.processes[parent].parent;
+    }
+  }
+}
+
 bool is_fed_by_other_threads(const Process& process) {
   bool is_taken = false;
   for (uint32_t i = 0; i < process.threads.size(); ++i) {

@@ -19,6 +19,10 @@ void complete_worker_links(const Run& run, const std::vector<ProcessTables*>& ta
 // Process::training_thread of every process that is nobody's worker.
 void find_training_threads(Run& run);
 
+// A rank that started other ranks, as Lightning's first one does: their CPU time is their own, and what its
+// other helpers used is not known (MachineSample::helpers_cpu_ns is 0). Needs Process::parent.
+void separate_ranks(Run& run);
+
 // Other threads iterate the loaders and hand the batches on; the training thread calls no next() itself.
 bool is_fed_by_other_threads(const Process& process);
 

@@ -199,12 +199,15 @@ bool is_users(const StackFrame& frame) {
 }
 
 const StackFrame* users_frame(const std::vector<StackFrame>& frames) {
-  const StackFrame* in_package = nullptr;
+  const StackFrame *in_package = nullptr, *in_start_script = nullptr;
   for (const StackFrame& frame : frames) {
     if (is_users(frame)) return &frame;
-    if (!in_package && !is_torch_or_interpreter(frame)) in_package = &frame;
+    if (is_start_script(frame))
+      in_start_script = &frame;
+    else if (!in_package && !is_torch_or_interpreter(frame))
+      in_package = &frame;
   }
-  return in_package;
+  return in_package ? in_package : in_start_script;
 }
 
 std::optional<StackFrame> users_line(const Run& run, uint32_t text) {

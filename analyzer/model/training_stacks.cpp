@@ -13,6 +13,31 @@ bool is_within(const std::vector<TimeSpan>& intervals, Ns time) {
   return next != intervals.begin() && time < std::prev(next)->end;
 }
 
+std::optional<StackFrame> innermost_line(const Run& run, uint32_t text) {
+  const auto found = run.texts.find(text);
+  if (found == run.texts.end()) return std::nullopt;
+  for (const StackFrame& frame : frames_of(found->second))
+    if (!is_torch_or_interpreter(frame)) return frame;
+  return std::nullopt;
+}
+
+using FindLine = std::optional<StackFrame> (*)(const Run&, uint32_t text);
+std::vector<SeenFunction> functions_by(FindLine find, const Run& run, const Process& process,
+                                       const std::vector<TimeSpan>& intervals) {
+  FunctionTallies tallies;
+  std::unordered_map<uint32_t, std::optional<StackFrame>> known;
+  for (const WorkerStack* sample : training_samples(process, intervals)) {
+    const auto [entry, is_new] = known.try_emplace(sample->text);
+    if (is_new) entry->second = find(run, sample->text);
+    if (entry->second) tallies.add(*entry->second, double(sample->weight));
+  }
+  std::vector<SeenFunction> functions = tallies.by_share();
+  size_t samples = 0;
+  for (const SeenFunction& function : functions) samples += function.samples;
+  if (samples < kLeastStackSamples) functions.clear();
+  return functions;
+}
+
 }  // namespace
 
 std::vector<const WorkerStack*> training_samples(const Process& process,
@@ -26,18 +51,12 @@ std::vector<const WorkerStack*> training_samples(const Process& process,
 
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process,
                                              const std::vector<TimeSpan>& intervals) {
-  FunctionTallies tallies;
-  std::unordered_map<uint32_t, std::optional<StackFrame>> known;
-  for (const WorkerStack* sample : training_samples(process, intervals)) {
-    const auto [entry, is_new] = known.try_emplace(sample->text);
-    if (is_new) entry->second = users_line(run, sample->text);
-    if (entry->second) tallies.add(*entry->second, double(sample->weight));
-  }
-  std::vector<SeenFunction> functions = tallies.by_share();
-  size_t samples = 0;
-  for (const SeenFunction& function : functions) samples += function.samples;
-  if (samples < kLeastStackSamples) functions.clear();
-  return functions;
+  return functions_by(users_line, run, process, intervals);
+}
+
+std::vector<SeenFunction> innermost_functions(const Run& run, const Process& process,
+                                              const std::vector<TimeSpan>& intervals) {
+  return functions_by(innermost_line, run, process, intervals);
 }
 
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process) {

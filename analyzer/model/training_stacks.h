@@ -23,6 +23,11 @@ std::vector<const WorkerStack*> training_samples(const Process& process,
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process,
                                              const std::vector<TimeSpan>& intervals);
 
+// The same of the innermost functions outside torch and Python's own library, the user's or a package's:
+// where the user's own line is one call, of trainer.train() or model.learn(), these say more.
+std::vector<SeenFunction> innermost_functions(const Run& run, const Process& process,
+                                              const std::vector<TimeSpan>& intervals);
+
 // Of the whole recording.
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process);
 

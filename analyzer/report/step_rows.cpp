@@ -87,13 +87,16 @@ std::string training_place(const Report& report, const RankAttribution& rank, Ca
 
 // On a CPU job the model's work and the script's are one row: where it is, in the functions that show.
 std::string compute_words(const Report& report, const RankAttribution& rank) {
-  constexpr double kLeastShown = 0.1;  // of the row
+  constexpr double kLeastShown = 0.1, kOnePlace = 0.9;  // of the row
   if (rank.device != model::kNone || rank.time(Category::DeviceUnobserved) > 0) return "";
   const model::Process& process = report.run.processes.at(rank.process);
+  const std::vector<model::TimeSpan> times = attribute::times_of(rank, Category::Compute);
+  std::vector<model::SeenFunction> functions = model::training_functions(report.run, process, times);
+  if (!functions.empty() && functions.front().share >= kOnePlace)
+    functions = model::innermost_functions(report.run, process, times);
   std::string words;
   size_t shown = 0;
-  for (const model::SeenFunction& seen :
-       model::training_functions(report.run, process, attribute::times_of(rank, Category::Compute))) {
+  for (const model::SeenFunction& seen : functions) {
     if (seen.share < kLeastShown || ++shown > kMostCauses) break;
     words +=
         fmt::format("{}{:.0f}% in{}", words.empty() ? "" : ", ", 100 * seen.share, place_words(seen.frame));

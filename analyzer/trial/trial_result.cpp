@@ -68,10 +68,17 @@ const char* note_of(const std::vector<std::string>& settings, const model::Loade
   return "";
 }
 
+// Of a DataLoader that the script makes anew for each epoch they end with it, whatever its arguments:
+// federated hospitals were predicted 1.08 times as fast and were 0.97.
+bool keeps_workers(const std::vector<std::string>& settings) {
+  return settings.front().starts_with("persistent_workers=");
+}
+
 std::optional<Proposal> proposal_of(const Finding& finding, bool has_loader, const model::Loader* loader) {
   Proposal proposal;
   proposal.settings = settings_of(finding, has_loader);
   if (!finding.is_complaint() || proposal.settings.empty()) return std::nullopt;
+  if (loader && loader->remade > 0 && keeps_workers(proposal.settings)) return std::nullopt;
   proposal.finding = finding.id;
   const Applicable* first = find_applicable(proposal.settings[0].substr(0, proposal.settings[0].find('=')));
   if (first && first->is_of_loader) proposal.place = finding.fix.location;

@@ -48,8 +48,11 @@ void add_children(const machine::Roots& roots, uint32_t pid, uint32_t tid, Helpe
   machine::FilePath path;
   path.add(roots.proc).add('/').add(static_cast<uint64_t>(pid)).add("/task/");
   path.add(static_cast<uint64_t>(tid)).add("/children");
-  char text[2048];
-  if (base::read_file(path.c_str(), text, sizeof text) <= 0) return;
+  char text[4096];
+  ssize_t length = base::read_file(path.c_str(), text, sizeof text);
+  if (length <= 0) return;
+  while (length > 0 && text[length - 1] != ' ') --length;  // a number that was cut off
+  text[length] = '\0';
   const char* at = text;
   while (const uint64_t child = machine::take_number(at))
     if (!is_worker(static_cast<uint32_t>(child))) helpers->add(static_cast<uint32_t>(child));

@@ -90,7 +90,7 @@ def test_the_first_setting_is_applied_and_comes_true(try_job, job, tmp_path):
     assert second["change"]["finding"] == "dataloader-workers"
     (setting,) = second["change"]["settings"]
     assert setting.startswith("num_workers=")
-    line = next(i for i, text in enumerate(PROGRAM.read_text().splitlines(), 1) if "DataLoader(Served()" in text)
+    line = next(i for i, text in enumerate(PROGRAM.read_text().splitlines(), 1) if "DataLoader(Served(" in text)
     assert second["change"]["location"] == f"{PROGRAM}:{line}"
     assert second["applied"] and second["applied"][0].startswith(f"{setting} (was 0) at ")
     assert second["kept"] and second["speedup"] > 2
@@ -136,6 +136,17 @@ def test_a_job_that_dies_with_the_setting_leaves_the_first_result(try_job, job):
 
 
 @needs_overlay
+def test_workers_of_a_loader_that_is_made_anew_cannot_be_kept(try_job, build, tmp_path):
+    """It is named, because the script can be changed; the argument alone would change nothing, and is not tried."""
+    report, stderr, code = try_job("--anew", "6", "--num-workers", "1", options=("--changes", "3"))
+    assert code == 0, f"{report}\n{stderr}"
+    tried = [setting for trial in report["trials"][1:] for setting in trial["change"]["settings"]]
+    assert tried and not [setting for setting in tried if setting.startswith("persistent_workers")], tried
+    done = subprocess.run([build / "bin/gpuwatch", "analyze", tmp_path / "trials/1", "--json"], check=True, capture_output=True, text=True)
+    summaries = {finding["id"]: finding["fix"]["summary"] for finding in json.loads(done.stdout)["findings"]}
+    assert summaries["dataloader-persistent-workers"].lower().startswith("make each dataloader once"), summaries
+
+
 def test_ranks_end_together(try_job, job, build, injected_environment, tmp_path):
     before = contents(job)
     command = [

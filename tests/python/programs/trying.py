@@ -14,8 +14,11 @@ from torch.utils.data import DataLoader, Dataset
 
 
 class Served(Dataset):
+    def __init__(self, batches=2000):
+        self.batches = batches
+
     def __len__(self):
-        return 8 * 2000
+        return 8 * self.batches
 
     def __getitem__(self, index):
         time.sleep(0.005)
@@ -37,9 +40,20 @@ def spawn(words):
         os._exit(0)
 
 
+def loader_of(options):
+    return DataLoader(Served(options.anew or 2000), batch_size=8, shuffle=True, num_workers=options.num_workers)
+
+
+def batches(loader, options):
+    yield from loader
+    while options.anew:
+        yield from loader_of(options)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--num-workers", type=int, default=0)
+    parser.add_argument("--anew", type=int, default=0, metavar="BATCHES", help="make a DataLoader for so many, and then the next one")
     parser.add_argument("--ignore-signals", action="store_true")
     parser.add_argument("--save-at-exit", action="store_true")
     parser.add_argument("--daemon", metavar="SECONDS")
@@ -53,7 +67,7 @@ def main():
     resumed = torch.load("last.pt")["step"] if Path("last.pt").exists() else 0
     with open("log.txt", "a") as log:
         print("started at step", resumed, file=log)
-    loader = DataLoader(Served(), batch_size=8, shuffle=True, num_workers=options.num_workers)
+    loader = loader_of(options)
     if options.die_with_workers and loader.num_workers > 0:
         sys.exit("no workers on this cluster")
     torch.manual_seed(resumed)
@@ -61,7 +75,7 @@ def main():
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
     step, start = resumed, time.perf_counter()
     try:
-        for batch in loader:
+        for batch in batches(loader, options):
             optimizer.zero_grad()
             loss = model(batch).square().mean()
             loss.backward()

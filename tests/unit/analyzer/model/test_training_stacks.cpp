@@ -36,6 +36,20 @@ TEST_F(TrainingStacks, CountTheUsersFunctionWithinTheIntervals) {
   EXPECT_EQ(main_training_function(run, process, {{0, 300}})->frame.function, "tokenize");
 }
 
+// The user's line is one call: trainer.train().
+TEST_F(TrainingStacks, InnermostFunctionsAreThePackages) {
+  run.texts[3] =
+      "/v/site-packages/torch/nn/modules/linear.py:9 forward\n"
+      "/v/site-packages/bert/modeling.py:7 Layer.forward\n/home/a/train.py:42 main";
+  run.texts[4] = "/v/site-packages/torch/_tensor.py:9 backward\n/home/a/train.py:42 main";
+  for (Ns time = 0; time < 300; time += 10) see(time, time % 30 == 0 ? 4 : 3);
+  EXPECT_EQ(training_functions(run, process, {{0, 300}}).size(), 1u);
+  const auto functions = innermost_functions(run, process, {{0, 300}});
+  ASSERT_EQ(functions.size(), 2u);
+  EXPECT_EQ(functions[0].frame.function, "Layer.forward");
+  EXPECT_EQ(functions[1].frame.location(), "/home/a/train.py:42");
+}
+
 TEST_F(TrainingStacks, OfWorkersAreNotCounted) {
   for (Ns time = 0; time < 300; time += 10) see(time, kMeasure, 8);
   EXPECT_TRUE(training_functions(run, process, {{0, 300}}).empty());
@@ -72,6 +86,14 @@ TEST(LibraryCall, IsTheLibraryThatTheScriptCalled) {
   EXPECT_EQ(call->caller.location(), "/home/a/train.py:55");
   EXPECT_EQ(call_in("/usr/lib/python3.11/json/decoder.py:3 decode\n/home/a/train.py:5 main")->library,
             "json");
+}
+
+TEST(UsersFrame, IsTheStartScriptWhereThereIsNothingElse) {
+  const StackFrame start{"/v/bin/train", 8, "<module>"},
+      torch{"/v/site-packages/torch/_tensor.py", 5, "backward"},
+      package{"/v/site-packages/trainer/cli.py", 9, "main"};
+  EXPECT_EQ(users_frame({torch, start})->line, 8u);
+  EXPECT_EQ(users_frame({torch, package, start})->line, 9u);
 }
 
 TEST(IsUsers, IsNoStartScriptOfAPackage) {
