@@ -10,6 +10,7 @@ import sys
 import threading
 
 import torch
+from feeders import join_feeders
 from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 
 SETTINGS = ("num_workers", "prefetch_factor", "persistent_workers", "pin_memory", "in_order", "timeout", "drop_last")
@@ -97,6 +98,8 @@ def main():
     for name, loader in loaders():
         torch.manual_seed(3)
         seen(name, loader, **train(loader))
+    del loader
+    join_feeders()  # their number is a matter of chance: 1 to 3 in 32 runs beside each other
     print(json.dumps({
         "name": "process", "signature": str(inspect.signature(DataLoader.__init__)), "frozen": gc.get_freeze_count() > 0,
         "precision": torch.get_float32_matmul_precision(), "benchmark": torch.backends.cudnn.benchmark,
