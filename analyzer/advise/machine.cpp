@@ -42,9 +42,9 @@ void add_cpu(const RuleInput& input, model::TimeSpan span, MachineUse& use) {
   for (const model::Process& process : input.run.processes) {
     if (!process.is_rank() || process.host != input.process.host) continue;
     const model::CpuTime time = model::cpu_time(process, span);
-    use.job_cores += (time.own_ns + time.workers_ns + time.helpers_ns) / wall_ns;
+    use.job_cores += (time.own_ns + time.workers_ns + time.other_children_ns) / wall_ns;
     use.worker_cores += time.workers_ns / wall_ns;
-    use.helper_cores += time.helpers_ns / wall_ns;
+    use.other_child_cores += time.other_children_ns / wall_ns;
   }
 }
 

@@ -10,16 +10,16 @@
 namespace gpuwatch::advise {
 
 struct MachineUse {
-  double wall_s = 0;           // between the first and the last sample within the steps
-  double cores = 0;            // of the machine
-  double job_cores = 0;        // used by this run on this machine, all ranks, with its workers
-  double worker_cores = 0;     // of those, by workers
-  double helper_cores = 0;     // of those, by other processes that it started
-  double other_cores = 0;      // used by processes that are not of this run
-  double throttled_share = 0;  // summed over CPUs: may exceed 1
-  double steal_share = 0;      // of the CPU time requested on the machine
-  double steal_cores = 0;      // requested on the machine, withheld by the hypervisor
-  double run_delay_share = 0;  // training thread runnable but not running
+  double wall_s = 0;             // between the first and the last sample within the steps
+  double cores = 0;              // of the machine
+  double job_cores = 0;          // used by this run on this machine, all ranks, with its workers
+  double worker_cores = 0;       // of those, by workers
+  double other_child_cores = 0;  // of those, by other processes that it started
+  double other_cores = 0;        // used by processes that are not of this run
+  double throttled_share = 0;    // summed over CPUs: may exceed 1
+  double steal_share = 0;        // of the CPU time requested on the machine
+  double steal_cores = 0;        // requested on the machine, withheld by the hypervisor
+  double run_delay_share = 0;    // training thread runnable but not running
   double cpu_stall_share = 0, memory_stall_share = 0, io_stall_share = 0;  // PSI "some"
   double swap_in_bytes_s = 0, major_faults_s = 0;
   double least_memory_available_bytes = 0;  // 0: not known

@@ -13,9 +13,10 @@ CpuTime cpu_time(const Process& process, TimeSpan span) {
     if (last) {
       result.own_ns += double(std::max<Ns>(0, sample.cpu_ns - last->cpu_ns));
       result.workers_ns += double(std::max<Ns>(0, sample.children_cpu_ns - last->children_cpu_ns));
-      result.helpers_ns += double(std::max<Ns>(0, sample.helpers_cpu_ns - last->helpers_cpu_ns));
-      result.is_least |=
-          sample.children_cpu_ns < last->children_cpu_ns || sample.helpers_cpu_ns < last->helpers_cpu_ns;
+      result.other_children_ns +=
+          double(std::max<Ns>(0, sample.other_children_cpu_ns - last->other_children_cpu_ns));
+      result.is_least |= sample.children_cpu_ns < last->children_cpu_ns ||
+                         sample.other_children_cpu_ns < last->other_children_cpu_ns;
     }
     last = &sample;
   }

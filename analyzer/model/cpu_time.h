@@ -11,8 +11,8 @@ namespace gpuwatch::model {
 // the rank alone, and the workers used more than is known.
 struct CpuTime {
   double own_ns = 0, workers_ns = 0;
-  double helpers_ns = 0;  // other processes that it started
-  bool is_least = false;  // workers or helpers ended meanwhile
+  double other_children_ns = 0;  // other processes that it started, and theirs
+  bool is_least = false;         // workers or others ended meanwhile
 };
 
 CpuTime cpu_time(const Process& process, TimeSpan span);

@@ -150,7 +150,7 @@ void separate_ranks(Run& run) {
     if (!process.is_rank()) continue;
     uint32_t parent = process.parent;
     for (size_t i = 0; parent != kNone && i < run.processes.size(); ++i) {  // a trace may hold a circle
-      for (MachineSample& sample : run.processes[parent].machine_samples) sample.helpers_cpu_ns = 0;
+      for (MachineSample& sample : run.processes[parent].machine_samples) sample.other_children_cpu_ns = 0;
       parent = run.processes[parent].parent;
     }
   }

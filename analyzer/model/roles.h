@@ -20,7 +20,7 @@ void complete_worker_links(const Run& run, const std::vector<ProcessTables*>& ta
 void find_training_threads(Run& run);
 
 // A rank that started other ranks, as Lightning's first one does: their CPU time is their own, and what its
-// other helpers used is not known (MachineSample::helpers_cpu_ns is 0). Needs Process::parent.
+// other children used is not known (MachineSample::other_children_cpu_ns is 0). Needs Process::parent.
 void separate_ranks(Run& run);
 
 // Other threads iterate the loaders and hand the batches on; the training thread calls no next() itself.

@@ -235,7 +235,7 @@ struct MachineSample {  // trace::Sample with its time mapped
   uint64_t throttled_count = 0, memory_available_bytes = 0, swap_in_bytes = 0, shm_used_bytes = 0,
            disk_read_bytes = 0;
   uint32_t children_threads = 0, cpu = 0, cpu_mhz = 0;
-  Ns helpers_cpu_ns = 0;
+  Ns other_children_cpu_ns = 0;
 };
 
 // What NVML said of a device (trace::DeviceSample); 0 where it told nothing.

@@ -273,7 +273,7 @@ void TableVisitor::operator()(const trace::Sample& t) {
   sample.children_threads = t.children_threads();
   sample.cpu = t.cpu();
   sample.cpu_mhz = t.cpu_mhz();
-  sample.helpers_cpu_ns = as_ns(t.helpers_cpu_ns());
+  sample.other_children_cpu_ns = as_ns(t.other_children_cpu_ns());
 }
 
 void TableVisitor::operator()(const trace::DeviceSample& t) {

@@ -56,7 +56,7 @@ std::string cpu_words(const model::Process& process) {
   const model::TimeSpan span{process.machine_samples.front().time, process.machine_samples.back().time};
   if (span.length() <= 0) return "";
   const model::CpuTime time = model::cpu_time(process, span);
-  const double cores = (time.own_ns + time.workers_ns + time.helpers_ns) / double(span.length());
+  const double cores = (time.own_ns + time.workers_ns + time.other_children_ns) / double(span.length());
   return fmt::format("{}{:.1f} of {} CPU cores used", time.is_least ? "at least " : "", cores,
                      process.cpu_count);
 }

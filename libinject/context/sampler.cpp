@@ -88,7 +88,7 @@ void read_children(trace::SampleFields* sample) noexcept {
   sample->children_cpu_ns = workers.cpu_ns;
   sample->children_run_delay_ns = workers.run_delay_ns;
   sample->children_threads = workers.threads;
-  sample->helpers_cpu_ns = read_helpers_cpu_ns(kRoots);
+  sample->other_children_cpu_ns = read_other_children_cpu_ns(kRoots);
 }
 
 void read_limits(trace::SampleFields* sample) noexcept {

@@ -32,7 +32,7 @@ bool is_worker(uint32_t pid) noexcept {
 }
 
 // The processes found so far; those from `next` on have not been asked for theirs.
-struct Helpers {
+struct Descendants {
   static constexpr size_t kMost = 64;
   uint32_t pids[kMost];
   size_t count = 0, next = 0;
@@ -44,7 +44,7 @@ struct Helpers {
   }
 };
 
-void add_children(const machine::Roots& roots, uint32_t pid, uint32_t tid, Helpers* helpers) noexcept {
+void add_children(const machine::Roots& roots, uint32_t pid, uint32_t tid, Descendants* found) noexcept {
   machine::FilePath path;
   path.add(roots.proc).add('/').add(static_cast<uint64_t>(pid)).add("/task/");
   path.add(static_cast<uint64_t>(tid)).add("/children");
@@ -55,22 +55,22 @@ void add_children(const machine::Roots& roots, uint32_t pid, uint32_t tid, Helpe
   text[length] = '\0';
   const char* at = text;
   while (const uint64_t child = machine::take_number(at))
-    if (!is_worker(static_cast<uint32_t>(child))) helpers->add(static_cast<uint32_t>(child));
+    if (!is_worker(static_cast<uint32_t>(child))) found->add(static_cast<uint32_t>(child));
 }
 
 }  // namespace
 
-uint64_t read_helpers_cpu_ns(const machine::Roots& roots) noexcept {
+uint64_t read_other_children_cpu_ns(const machine::Roots& roots) noexcept {
   const auto pid = static_cast<uint32_t>(base::raw_syscall(SYS_getpid));
   const auto tid = static_cast<uint32_t>(base::raw_syscall(SYS_gettid));
-  Helpers helpers;
-  add_children(roots, pid, pid, &helpers);
-  if (tid != pid) add_children(roots, pid, tid, &helpers);
+  Descendants found;
+  add_children(roots, pid, pid, &found);
+  if (tid != pid) add_children(roots, pid, tid, &found);
   WorkerSums sums;
-  for (; helpers.next < helpers.count; ++helpers.next) {
-    const uint32_t helper = helpers.pids[helpers.next];
-    add_process(roots, helper, &sums);
-    add_children(roots, helper, helper, &helpers);
+  for (; found.next < found.count; ++found.next) {
+    const uint32_t child = found.pids[found.next];
+    add_process(roots, child, &sums);
+    add_children(roots, child, child, &found);
   }
   return sums.cpu_ns;
 }

@@ -16,14 +16,15 @@ namespace {
 
 constexpr double kLeastDelay = 0.10;
 constexpr double kLeastOthers = 0.5;
-constexpr double kLeastWorkers = 0.5, kLeastHelpers = 0.5;
+constexpr double kLeastWorkers = 0.5, kLeastOtherChildren = 0.5;
 
 constexpr Threshold kThresholds[] = {
     {"training thread runnable but not running", kLeastDelay, "of the time", "an idle machine shows 1 to 3%"},
     {"CPU used by processes outside of this run", kLeastOthers, "cores", "monitoring and daemons use less"},
     {"CPU used by loader workers", kLeastWorkers, "cores",
      "less than that cannot keep the training thread from running"},
-    {"CPU used by other processes that the job started", kLeastHelpers, "cores", "as of loader workers"},
+    {"CPU used by other processes that the job started", kLeastOtherChildren, "cores",
+     "as of loader workers"},
 };
 
 double delay_share(const RuleInput& input, const MachineUse& use) {
@@ -79,19 +80,19 @@ void blame_workers(Finding& finding, const RuleInput& input, const MachineUse& u
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
 }
 
-void blame_helpers(Finding& finding, const RuleInput& input, const MachineUse& use, double delay) {
+void blame_other_children(Finding& finding, const RuleInput& input, const MachineUse& use, double delay) {
   finding.title = fmt::format(
       "CPU contention: processes that the job itself started use {:.1f} cores, "
       "the training thread waits for a core {:.0f}% of the time",
-      use.helper_cores, 100 * delay);
-  const double cores = double(input.process.cpu_count) + std::ceil(use.helper_cores);
+      use.other_child_cores, 100 * delay);
+  const double cores = double(input.process.cpu_count) + std::ceil(use.other_child_cores);
   finding.fix.change = NamedChange{"CPU cores", fmt::format("{:.0f}", cores)};
   finding.fix.summary = fmt::format(
       "Use {:.0f} CPU cores for each rank, or let the processes that the job starts (a loader, "
       "environments) compute less",
       cores);
   finding.evidence.insert(finding.evidence.begin() + 1,
-                          {"CPU used by processes that the job started", use.helper_cores, "cores"});
+                          {"CPU used by processes that the job started", use.other_child_cores, "cores"});
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -104,8 +105,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const bool by_others = use->other_cores >= kLeastOthers;
   const bool by_workers =
       has_workers && use->worker_cores >= kLeastWorkers && do_fewer_workers_help(input, *use);
-  const bool by_helpers = use->helper_cores >= kLeastHelpers;
-  if (!by_others && !by_workers && !by_helpers) return std::nullopt;
+  const bool by_other_children = use->other_child_cores >= kLeastOtherChildren;
+  if (!by_others && !by_workers && !by_other_children) return std::nullopt;
 
   Finding finding = make_finding(kCpuContention, input, lost);
   finding.evidence = {{"training thread waiting for a CPU core", 100 * delay, "% of the time"},
@@ -117,7 +118,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   else if (by_workers)
     blame_workers(finding, input, *use, delay);
   else
-    blame_helpers(finding, input, *use, delay);
+    blame_other_children(finding, input, *use, delay);
   if (!finding.prediction) finding.ceiling_speedup = ceiling_without(input, finding.lost_share);
   return finding;
 }

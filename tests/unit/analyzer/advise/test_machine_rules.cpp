@@ -21,7 +21,7 @@ const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
 
 // A machine as it was for all of the run. Rates are a second of wall time.
 struct Machine {
-  double cores = 8, job_cores = 1, worker_cores = 0, helper_cores = 0, other_cores = 0, steal_cores = 0;
+  double cores = 8, job_cores = 1, worker_cores = 0, other_child_cores = 0, other_cores = 0, steal_cores = 0;
   double throttled_s = 0, run_delay_s = 0, memory_stall_s = 0, faults = 0, swap_in_bytes = 0;
   double available_bytes = 8e9, shm_used_bytes = 0;
 };
@@ -34,8 +34,8 @@ void sample(test::Job& job, const Machine& machine) {
     sample.time = begin + (end - begin) * i / kSamples;
     const double seconds = double(sample.time) / kSecond;
     const auto counted = [&](double rate) { return Ns(rate * seconds * kSecond); };
-    sample.cpu_ns = counted(machine.job_cores - machine.worker_cores - machine.helper_cores);
-    sample.helpers_cpu_ns = counted(machine.helper_cores);
+    sample.cpu_ns = counted(machine.job_cores - machine.worker_cores - machine.other_child_cores);
+    sample.other_children_cpu_ns = counted(machine.other_child_cores);
     sample.children_cpu_ns = counted(machine.worker_cores);
     sample.run_delay_ns = counted(machine.run_delay_s);
     sample.throttled_ns = counted(machine.throttled_s);
@@ -68,13 +68,13 @@ Diagnosis diagnose_job(const test::Job& job) {
 
 // A loader of the job's own: its processes are no other program's.
 TEST(CpuContention, OfProcessesThatTheJobStartedIsItsOwn) {
-  const Machine machine{.cores = 2, .job_cores = 2, .helper_cores = 0.8, .run_delay_s = 0.4};
+  const Machine machine{.cores = 2, .job_cores = 2, .other_child_cores = 0.8, .run_delay_s = 0.4};
   const Diagnosis diagnosis = diagnose_job(training(machine, 2));
   const Finding* finding = find(diagnosis, "cpu-contention");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->title.find("other processes"), std::string::npos) << finding->title;
   EXPECT_EQ(setting_value(finding->fix.change), "3");
-  const Machine idle{.cores = 2, .job_cores = 1.2, .helper_cores = 0.2, .run_delay_s = 0.4};
+  const Machine idle{.cores = 2, .job_cores = 1.2, .other_child_cores = 0.2, .run_delay_s = 0.4};
   EXPECT_EQ(find(diagnose_job(training(idle, 2)), "cpu-contention"), nullptr);
 }
 

@@ -36,15 +36,15 @@ TEST_F(RolesTest, TheConsumerThatAlsoTrainsIsTheTrainingThread) {
 
 TEST(SeparateRanks, ARankThatStartedOthersIsNotChargedForThem) {
   model::Run run;
-  run.processes.resize(4);  // 0 starts 1, a shell that starts 2; 3 starts a helper
+  run.processes.resize(4);  // 0 starts 1, a shell that starts 2; 3 starts another program
   for (const uint32_t rank : {0, 2, 3}) run.processes[rank].training_thread = 0;
-  for (Process& process : run.processes) process.machine_samples.emplace_back().helpers_cpu_ns = 5;
+  for (Process& process : run.processes) process.machine_samples.emplace_back().other_children_cpu_ns = 5;
   run.processes[1].parent = 0;
   run.processes[2].parent = 1;
   separate_ranks(run);
-  EXPECT_EQ(run.processes[0].machine_samples[0].helpers_cpu_ns, 0);
-  EXPECT_EQ(run.processes[2].machine_samples[0].helpers_cpu_ns, 5);
-  EXPECT_EQ(run.processes[3].machine_samples[0].helpers_cpu_ns, 5);
+  EXPECT_EQ(run.processes[0].machine_samples[0].other_children_cpu_ns, 0);
+  EXPECT_EQ(run.processes[2].machine_samples[0].other_children_cpu_ns, 5);
+  EXPECT_EQ(run.processes[3].machine_samples[0].other_children_cpu_ns, 5);
   run.processes[0].parent = 2;
   separate_ranks(run);  // ends
 }

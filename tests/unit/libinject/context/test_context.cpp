@@ -78,7 +78,7 @@ TEST_F(Machine, WorkersAreAddedUp) {
   EXPECT_FALSE(add_process(roots(), 9, &sums));
 }
 
-TEST_F(Machine, HelpersAreTheChildrenThatAreNoWorkersAndTheirs) {
+TEST_F(Machine, OtherChildrenAreNoWorkersAndHaveChildren) {
   const std::string own =
       "proc/" + std::to_string(getpid()) + "/task/" + std::to_string(gettid()) + "/children";
   const auto uses = [&](int pid, int ticks, const std::string& children) {
@@ -87,14 +87,14 @@ TEST_F(Machine, HelpersAreTheChildrenThatAreNoWorkersAndTheirs) {
          "7 (x) S 1 1 1 0 -1 0 0 0 0 0 " + std::to_string(ticks) + " 0 1 1 20 0 5 0 100 0 0\n");
     file(folder + "/task/" + std::to_string(pid) + "/children", children);
   };
-  EXPECT_EQ(read_helpers_cpu_ns(roots()), 0u) << "a kernel that lists no children";
+  EXPECT_EQ(read_other_children_cpu_ns(roots()), 0u) << "a kernel that lists no children";
   file(own, "70 71 72 ");
   uses(70, 1, "73 ");
   uses(71, 10, "");
   uses(73, 100, "70 ");  // a circle, as a pid that was given out again would make
-  EXPECT_EQ(read_helpers_cpu_ns(roots()), 1'110'000'000u) << "72 has ended";
+  EXPECT_EQ(read_other_children_cpu_ns(roots()), 1'110'000'000u) << "72 has ended";
   watch_child(71);
-  EXPECT_EQ(read_helpers_cpu_ns(roots()), 1'010'000'000u);
+  EXPECT_EQ(read_other_children_cpu_ns(roots()), 1'010'000'000u);
 }
 
 TEST_F(Machine, NumaNodesMayHaveGaps) {

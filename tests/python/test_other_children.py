@@ -19,30 +19,30 @@ time.sleep(5)
 '''
 def spin(name):
     return [sys.executable, "-c", SPIN, done / name]
-helper = multiprocessing.get_context("fork").Process(target=subprocess.run, args=(spin("by a helper"),))
-helper.start()
-child = subprocess.Popen(spin("by the job"))
+child = multiprocessing.get_context("fork").Process(target=subprocess.run, args=(spin("by a child"),))
+child.start()
+other = subprocess.Popen(spin("by the job"))
 optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
 seen = 0
 while seen < 70:  # 1.4 s after both have used their time: more than there is between two samples
     optimizer.step()
     time.sleep(0.02)
     seen += len(os.listdir(done)) == 2
-helper.join()
-child.wait()
+child.join()
+other.wait()
 """
 
 
-def test_helpers_and_theirs_are_counted(run_script):
+def test_children_and_theirs_are_counted(run_script):
     done = run_script(JOB)
     assert done.returncode == 0, done.stderr
     samples = done.trace.tables("Sample")
     assert all(sample["children_cpu_ns"] == 0 for sample in samples), "no loader, no workers"
     # Two of 0.6 s, counted in ticks of 10 ms; starting Python takes some more.
-    assert 1.15e9 <= max(sample["helpers_cpu_ns"] for sample in samples) <= 4e9
+    assert 1.15e9 <= max(sample["other_children_cpu_ns"] for sample in samples) <= 4e9
 
 
-def test_loader_workers_are_no_helpers(run_watched):
+def test_loader_workers_are_none_of_them(run_watched):
     done = run_watched([sys.executable, PROGRAMS / "train.py", "--workers", "2"])
     assert done.returncode == 0, done.stderr
-    assert all(sample["helpers_cpu_ns"] == 0 for sample in done.trace.tables("Sample"))
+    assert all(sample["other_children_cpu_ns"] == 0 for sample in done.trace.tables("Sample"))
