@@ -85,23 +85,30 @@ std::optional<OwnInput> own_input(const Run& run, const Process& process,
                                   const std::vector<TimeSpan>& intervals, FindDataCode find) {
   OwnInput input;
   double all = 0, in_data_code = 0;
-  std::unordered_map<uint32_t, std::optional<DataCode>> known;
+  struct Seen {
+    std::optional<DataCode> code;
+    std::optional<StackFrame> call;  // the script's outermost
+  };
+  std::unordered_map<uint32_t, Seen> known;
   FunctionTallies functions, lines, calls;
   for (const WorkerStack* sample : training_samples(process, intervals)) {
     const auto text = run.texts.find(sample->text);
     if (text == run.texts.end()) continue;
-    const auto [code, is_new] = known.try_emplace(sample->text);
-    const std::vector<StackFrame> frames = frames_of(text->second);
-    if (is_new) code->second = find(frames);
-    const auto call = std::find_if(frames.rbegin(), frames.rend(), is_users);
-    if (call != frames.rend()) calls.add(*call, 1);
+    const auto [entry, is_new] = known.try_emplace(sample->text);
+    if (is_new) {
+      const std::vector<StackFrame> frames = frames_of(text->second);
+      const auto call = std::find_if(frames.rbegin(), frames.rend(), is_users);
+      entry->second = {find(frames), call != frames.rend() ? std::optional(*call) : std::nullopt};
+    }
+    const auto& [code, call] = entry->second;
+    if (call) calls.add(*call, 1);
     const double weight = double(std::max<Ns>(0, sample->weight));
     ++input.samples;
     all += weight;
-    if (!code->second) continue;
+    if (!code) continue;
     in_data_code += weight;
-    functions.add(code->second->function, weight);
-    lines.add(code->second->line, weight);
+    functions.add(code->function, weight);
+    lines.add(code->line, weight);
   }
   if (input.samples < kLeastStackSamples || in_data_code <= 0) return std::nullopt;
   input.share = sampled_share(in_data_code / all, double(input.samples));

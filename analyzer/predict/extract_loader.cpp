@@ -285,6 +285,8 @@ std::vector<std::string> assumptions(const LoaderReplayInput& recording, LoaderS
     result.push_back("no more CPU time than the workers of this run got");
   if (!recording.think_cores_known)
     result.push_back("CPU use of the training thread is assumed, not measured");
+  if (recording.late_helpers_share > 0)
+    result.push_back("training computes faster where it waits less (its threads fall asleep meanwhile)");
   result.push_back("same data and machine load as in the recorded steps");
   return result;
 }

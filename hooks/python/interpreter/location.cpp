@@ -11,7 +11,7 @@ namespace {
 
 constexpr int kMaxFrames = 200;
 
-enum class Owner { kUser, kLibrary, kTorchOrInterpreter };
+enum class Owner { kUser, kLibrary, kStartScript, kTorchOrInterpreter };
 
 // ".../lib/python3.11/contextlib.py"
 bool is_standard_library(const char* file) noexcept {
@@ -59,8 +59,8 @@ bool is_start_script(PyObject* frame, const char* file) noexcept {
 }
 
 Owner owner_of(PyObject* frame, const char* file) noexcept {
-  return is_generated(frame, file) || is_start_script(frame, file) ? Owner::kTorchOrInterpreter
-                                                                   : owner_of_file(file);
+  if (is_generated(frame, file)) return Owner::kTorchOrInterpreter;
+  return is_start_script(frame, file) ? Owner::kStartScript : owner_of_file(file);
 }
 
 Location location_of(PyObject* frame, const char* file) noexcept {
@@ -90,7 +90,7 @@ Location users_location() noexcept {
       const Owner owner = owner_of(frame.get(), file);
       if (owner == Owner::kUser) return location_of(frame.get(), file);
       if (owner == Owner::kLibrary && in_library.size() == 0) in_library = location_of(frame.get(), file);
-      if (is_start_script(frame.get(), file)) in_start_script = location_of(frame.get(), file);
+      if (owner == Owner::kStartScript) in_start_script = location_of(frame.get(), file);
     }
     frame = attribute(frame.get(), "f_back");
   }

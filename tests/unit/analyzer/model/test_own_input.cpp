@@ -84,39 +84,47 @@ TEST(DataCode, IsNoGeneratorThatALibraryUsesWithinACall) {
   EXPECT_FALSE(code_in(deep)) << "cut within a call";
 }
 
-TEST(OwnInput, OfALibraryIsAtTheLineThatTheScriptCallsItFrom) {
+// Four samples of five are of the first text.
+class OwnInputTest : public testing::Test {
+ protected:
+  std::optional<OwnInput> seen(const std::string& mostly, const std::string& else_, Ns until = 1000) {
+    run.texts[1] = mostly;
+    run.texts[2] = else_;
+    process.pid = 7;
+    process.threads.resize(1);
+    for (Ns time = 0; time < until; time += 10)
+      process.threads[0].worker_stacks.push_back({time, 40, time % 50 == 0 ? 2u : 1u, 7});
+    return own_input(run, process, {{0, until}});
+  }
   model::Run run;
   Process process;
-  process.pid = 7;
-  process.threads.resize(1);
-  run.texts[1] = "/v/site-packages/gluonts/transform/_base.py:134 Map.__call__*";
-  for (int i = 1; i < 16; ++i)
-    run.texts[1] += "\n/v/site-packages/gluonts/transform/_base.py:134 Map.__call__*";
-  run.texts[2] = "/v/site-packages/torch/_tensor.py:500 backward\n/home/a/train.py:7 <module>";
-  for (Ns time = 0; time < 1000; time += 10)
-    process.threads[0].worker_stacks.push_back({time, 40, time % 50 == 0 ? 2u : 1u, 7});
-  const auto input = own_input(run, process, {{0, 1000}});
+};
+
+TEST_F(OwnInputTest, OfALibraryIsAtTheLineThatTheScriptCallsItFrom) {
+  std::string deep = "/v/site-packages/gluonts/transform/_base.py:134 Map.__call__*";
+  for (int i = 1; i < 16; ++i) deep += "\n/v/site-packages/gluonts/transform/_base.py:134 Map.__call__*";
+  const auto input =
+      seen(deep, "/v/site-packages/torch/_tensor.py:500 backward\n/home/a/train.py:7 <module>");
   ASSERT_TRUE(input);
   EXPECT_EQ(input->function.function, "Map.__call__");
   EXPECT_EQ(input->line.location(), "/home/a/train.py:7");
 }
 
-TEST(OwnInput, HasTheShareOfItsSamples) {
-  model::Run run;
-  Process process;
-  process.pid = 7;
-  process.threads.resize(1);
-  run.texts[1] = "/home/a/train.py:12 decode\n/home/a/train.py:20 batches*\n/home/a/train.py:41 main";
-  run.texts[2] = "/home/a/train.py:42 main";
-  for (Ns time = 0; time < 1000; time += 10)
-    process.threads[0].worker_stacks.push_back({time, 40, time % 50 == 0 ? 2u : 1u, 7});
-  const auto input = own_input(run, process, {{0, 1000}});
+constexpr const char* kBatches =
+    "/home/a/train.py:12 decode\n/home/a/train.py:20 batches*\n/home/a/train.py:41 main";
+constexpr const char* kMain = "/home/a/train.py:42 main";
+
+TEST_F(OwnInputTest, HasTheShareOfItsSamples) {
+  const auto input = seen(kBatches, kMain);
   ASSERT_TRUE(input);
   EXPECT_NEAR(input->share.share, 0.8, 1e-9);
   EXPECT_NEAR(input->share.low, 0.711, 0.002);  // Wilson, 80 of 100
   EXPECT_NEAR(input->share.high, 0.867, 0.002);
   EXPECT_EQ(input->function.function, "batches");
-  EXPECT_FALSE(own_input(run, process, {{0, 90}}));  // nine samples
+}
+
+TEST_F(OwnInputTest, NeedsTenSamples) {
+  EXPECT_FALSE(seen(kBatches, kMain, 90));
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // Figures of one program on two cores, measured at each length of sleep: see late_helpers.h.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "analyzer/predict/late_helpers.h"
 
 namespace gpuwatch::predict {
@@ -39,6 +41,9 @@ TEST(LateHelpers, MakeTheRecordedRunWhatItWas) {
   const Estimate many = replay_estimate(recording, {12, 2, true});
   EXPECT_NEAR(many.expected, 5.5, 0.3);
   EXPECT_GE(many.high, 11.8) << "they may be late for another reason";
+  const auto said = assumptions(recording, {12, 2, true});
+  EXPECT_TRUE(
+      std::ranges::any_of(said, [](const std::string& words) { return words.find("asleep") != words.npos; }));
 }
 
 TEST(LateHelpers, AreNotSeenWithoutWhatShowsThem) {
