@@ -143,7 +143,8 @@ class Tries {
     if (!outcome_.rows[0].result) return std::move(outcome_);
     for (size_t changes = 0; changes < options_.most_changes && !g_is_interrupted; ++changes)
       if (!try_next()) break;
-    if (is_disturbed_) note("other programs took CPU time meanwhile: measure again on a quiet machine");
+    if (std::ranges::any_of(outcome_.rows, is_disturbed))
+      note("other programs took CPU time meanwhile: measure again on a quiet machine");
     note(earlier);
     return std::move(outcome_);
   }
@@ -153,7 +154,7 @@ class Tries {
   bool try_next() {
     const TrialResult& best = *outcome_.rows[best_].result;
     const auto is_new = [&](const Proposal& proposal) {
-      return proposal.least_speedup() >= advise::kLeastSpeedup &&
+      return proposal.expected_speedup() >= advise::kLeastSpeedup &&
              std::ranges::find(tried_, proposal.request()) == tried_.end();
     };
     const auto next = std::ranges::find_if(best.proposals, is_new);
@@ -181,7 +182,6 @@ class Tries {
     // Less disappears in the variation from run to run.
     row.is_kept = !fails && row.speedup() >= advise::kLeastSpeedup;
     if (!fails) remember(row);
-    if (is_disturbed(row) || is_disturbed(outcome_.rows[best_])) is_disturbed_ = true;
     if (!row.is_kept) return;
     best_ = outcome_.rows.size() - 1;
     kept_ = request_with(*row.change);
@@ -328,7 +328,6 @@ class Tries {
   std::string directory_;
   TryOutcome outcome_;
   size_t best_ = 0;                 // row
-  bool is_disturbed_ = false;       // one of the trials
   std::string kept_;                // request of the changes that gained
   std::vector<std::string> tried_;  // requests
 };

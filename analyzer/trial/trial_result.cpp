@@ -97,7 +97,7 @@ bool proposes_workers(const std::vector<Proposal>& proposals) {
 }
 
 // The best number of workers by the replay, where the report proposes none because the prediction may be off
-// by as much as it gains: a trial tells.
+// by as much as it gains, or is too wide to be one: a trial tells.
 std::optional<Proposal> open_workers(const model::Run& run, const attribute::RankAttribution& rank) {
   const uint32_t index = predict::main_loader(run, rank);
   const auto recording = predict::extract_loader(run, rank);
@@ -105,16 +105,20 @@ std::optional<Proposal> open_workers(const model::Run& run, const attribute::Ran
   if (index == model::kNone || !recording || process.loaders[index].repeats_per_worker) return std::nullopt;
   Proposal best;
   double most = advise::kLeastSpeedup;
+  const double now_ms = predict::replay(*recording, recording->setting).step_ms;
   const int most_workers = std::min(int(process.cpu_count), advise::kMostWorkers);
   for (int workers = 1; workers <= most_workers; workers *= 2) {
     predict::LoaderSetting setting = recording->setting;
     if (setting.workers == workers) continue;
     setting.workers = workers;
     const auto prediction = advise::what_if(run, rank, setting);
-    if (!prediction || prediction->speedup.expected < most) continue;
-    most = prediction->speedup.expected;
+    const double speedup =
+        prediction ? prediction->speedup.expected : now_ms / predict::replay(*recording, setting).step_ms;
+    if (!(speedup >= most)) continue;
+    most = speedup;
     best.settings = {fmt::format("num_workers={}", workers)};
     best.prediction = prediction;
+    best.uncertain_speedup = prediction ? std::nullopt : std::optional(speedup);
     best.summary = "Set " + best.settings.front();
   }
   if (best.settings.empty()) return std::nullopt;
@@ -141,9 +145,9 @@ std::string Proposal::words() const {
   return io::printable(fmt::format("{}{}", fmt::join(settings, ", "), where));
 }
 
-double Proposal::least_speedup() const {
+double Proposal::expected_speedup() const {
   if (prediction) return prediction->speedup.expected;
-  return ceiling_speedup.value_or(1);
+  return ceiling_speedup.value_or(uncertain_speedup.value_or(1));
 }
 
 namespace {

@@ -20,11 +20,14 @@ struct Proposal {
   std::string note;              // what else changes: the order of samples, random numbers
   std::optional<predict::Prediction> prediction;
   std::optional<double> ceiling_speedup;
+  // By the replay, where the run leaves open too much for a prediction.
+  std::optional<double> uncertain_speedup;
 
   // "num_workers=4@/home/me/train.py:88,...", for GPUWATCH_APPLY.
   std::string request() const;
-  std::string words() const;     // "num_workers=4, non_blocking=True (train.py:88)"
-  double least_speedup() const;  // that is expected of it; of an upper bound nothing is known but that
+  std::string words() const;  // "num_workers=4, non_blocking=True (train.py:88)"
+  // That is expected of it, however uncertain; of an upper bound nothing is known but that.
+  double expected_speedup() const;
 };
 
 struct TrialResult {

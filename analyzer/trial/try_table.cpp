@@ -37,6 +37,7 @@ std::string predicted_words(const TryRow& row, const Layout& layout) {
                        three_digits(row.compared_ms / gain.low));
   }
   if (row.change->ceiling_speedup) return "up to " + times(*row.change->ceiling_speedup);
+  if (row.change->uncertain_speedup) return "nothing: the run leaves too much open";
   return "";
 }
 
@@ -71,7 +72,8 @@ std::string total_words(const TryOutcome& outcome, const Layout& layout) {
   const TryRow *first = &outcome.rows.front(), *last = nullptr;
   for (const TryRow& row : outcome.rows)
     if (row.is_kept) last = &row;
-  if (!last) return "nothing that can be applied makes this job faster";
+  if (outcome.rows.size() == 1) return "no setting that can be applied is expected to gain; none was tried";
+  if (!last) return "nothing that was tried makes this job faster";
   return fmt::format("{} {} {} ms a step, {}", three_digits(first->result->step_ms), layout.arrow(),
                      three_digits(last->result->step_ms),
                      times(first->result->step_ms / last->result->step_ms));

@@ -83,6 +83,32 @@ TEST(TryTable, ComparesPredictedWithMeasured) {
   EXPECT_NE(text.find("gpuwatch analyze /tmp/trials/1"), std::string::npos) << text;
 }
 
+TEST(TryTable, SaysThatNothingWasTriedAndNoMore) {
+  TryOutcome outcome;
+  outcome.rows.push_back(row_of(std::nullopt, 0, measured(100)));
+  const std::string text = try_text(outcome, {});
+  EXPECT_NE(text.find("none was tried"), std::string::npos) << text;
+  EXPECT_EQ(text.find("makes this job faster"), std::string::npos) << text;
+}
+
+// Beside other programs two workers gained too uncertainly for a prediction: that is when a trial is worth
+// most.
+TEST(TryTable, TriesWhatCannotBePredicted) {
+  Proposal proposal = workers(2);
+  proposal.prediction.reset();
+  EXPECT_EQ(proposal.expected_speedup(), 1);
+  proposal.uncertain_speedup = 1.4;
+  EXPECT_EQ(proposal.expected_speedup(), 1.4);
+  TryOutcome outcome;
+  outcome.rows.push_back(row_of(std::nullopt, 0, measured(100)));
+  outcome.rows.push_back(row_of(proposal, 100, measured(60)));
+  outcome.rows.back().is_kept = true;
+  const std::string text = try_text(outcome, {});
+  EXPECT_NE(text.find("predicted nothing: the run leaves too much open"), std::string::npos) << text;
+  EXPECT_NE(text.find("kept"), std::string::npos);
+  EXPECT_TRUE(nlohmann::json::parse(try_json(outcome))["trials"][1]["inside"].is_null());
+}
+
 TEST(TryTable, TellsWhatFailed) {
   TryOutcome outcome;
   outcome.rows.push_back(row_of(std::nullopt, 0, measured(100)));
@@ -92,7 +118,7 @@ TEST(TryTable, TellsWhatFailed) {
   EXPECT_NE(text.find("not measured"), std::string::npos);
   EXPECT_NE(text.find("ended with exit code 1"), std::string::npos);
   EXPECT_EQ(text.find('\x1b'), std::string::npos) << "the job's own text does nothing in a terminal";
-  EXPECT_NE(text.find("nothing that can be applied makes this job faster"), std::string::npos);
+  EXPECT_NE(text.find("nothing that was tried makes this job faster"), std::string::npos);
   const auto json = nlohmann::json::parse(try_json(outcome));
   EXPECT_EQ(json["schema"], "gpuwatch.try.v1");
   EXPECT_TRUE(json["trials"][1]["step_ms"].is_null());
