@@ -3,7 +3,7 @@
 // each with the neighbor that looks like it and has not got it.
 #include <gtest/gtest.h>
 
-#include "analyzer/advise/diagnose.h"
+#include "found.h"
 #include "libinject/trace/layout.h"
 #include "tests/unit/analyzer/synthetic_run.h"
 
@@ -22,26 +22,6 @@ constexpr size_t kSteps = 100;
 constexpr uint64_t kMib = 1 << 20;
 const Action kSync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true};
 const Action kCompute{.gap_us = 100, .device_us = 9000, .blocks = 100'000};
-
-const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
-  for (const Finding& finding : diagnosis.findings)
-    if (finding.id == id) return &finding;
-  return nullptr;
-}
-
-// Keeps the diagnosis that the finding is part of.
-class Found {
- public:
-  Found(const Job& job, const std::string& id)
-      : diagnosis_(diagnose(job.run, job.ranks)), finding_(find(diagnosis_, id)) {}
-  explicit operator bool() const { return finding_ != nullptr; }
-  const Finding* operator->() const { return finding_; }
-  const Finding& operator*() const { return *finding_; }
-
- private:
-  Diagnosis diagnosis_;
-  const Finding* finding_;
-};
 
 Job job_of(const std::vector<Action>& step, std::initializer_list<std::pair<Category, double>> shares = {}) {
   Job job = test::make_device_job(step, kSteps);
@@ -510,71 +490,6 @@ TEST(Recompilation, KnowsACompilerByItsFrames) {
   };
   EXPECT_TRUE(is_found("torch/_inductor/graph.py:2100 compile_to_module"));
   EXPECT_FALSE(is_found("torch/_dynamo/eval_frame.py:700 compile_wrapper")) << "a call of compiled code";
-}
-
-// A job of 20 s without a GPU, whose training thread is sampled 10 times a second: in `frame`, called from
-// the script, when `is_there`; else in the script alone.
-Job sampled_job(const char* frame, const std::function<bool(int sample)>& is_there) {
-  constexpr Ns kTenth = 100'000'000;
-  constexpr uint32_t kThere = 71, kElsewhere = 72;
-  Job job = test::make_loader_job({.workers = 0});
-  model::Process& process = job.process();
-  process.epochs.clear();
-  process.loaders.clear();
-  job.rank().steps.clear();
-  job.rank().series.steps.clear();
-  process.start = 0;
-  process.last_seen = 200 * kTenth;
-  job.run.texts[kThere] = std::string("/v/site-packages/") + frame + "\n/home/a/train.py:30 main";
-  job.run.texts[kElsewhere] = "/home/a/train.py:33 main";
-  for (int i = 0; i < 200; ++i)
-    process.threads[0].worker_stacks.push_back(
-        {i * kTenth, kTenth, is_there(i) ? kThere : kElsewhere, process.pid});
-  return job;
-}
-
-TEST(Recompilation, IsSeenInSamplesWhereNoCallIsRecorded) {
-  constexpr const char* kCompiles = "jax/_src/compiler.py:400 backend_compile_and_load";
-  const auto mostly = [](int sample) { return sample % 5 != 0; };
-  const Job job = sampled_job(kCompiles, mostly);
-  const Found found(job, "recompilation");
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->fix.location, "/home/a/train.py:30");
-  EXPECT_GE(*found->ceiling_speedup, 5);
-  EXPECT_LT(*found->ceiling_speedup, 20);
-  EXPECT_EQ(advise::diagnose(job.run, job.ranks).verdict.id, "host-bound");
-  EXPECT_FALSE(Found(sampled_job("jax/_src/pjit.py:139 _run_python_pjit", mostly), "recompilation"));
-  EXPECT_FALSE(Found(sampled_job(kCompiles, [](int sample) { return sample < 95; }), "recompilation"))
-      << "warm-up";
-  EXPECT_FALSE(Found(sampled_job(kCompiles, [](int sample) { return sample / 30 == 4; }), "recompilation"))
-      << "one long compilation";
-}
-
-TEST(HostWork, IsSeenInSamplesOfAJobWithoutSteps) {
-  const auto half = [](int sample) { return sample % 2 == 0; };
-  const Job job = sampled_job("matplotlib/figure.py:3164 Figure.draw", half);
-  const Found found(job, "host-work");
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->fix.location, "/home/a/train.py:30");
-  EXPECT_GT(*found->ceiling_speedup, 2);
-  EXPECT_LT(*found->ceiling_speedup, 3);
-  EXPECT_EQ(advise::diagnose(job.run, job.ranks).verdict.id, "host-bound");
-  EXPECT_FALSE(Found(sampled_job("jax/_src/pjit.py:139 _run_python_pjit", half), "host-work"));
-  EXPECT_FALSE(Found(sampled_job("flax/linen/module.py:9 Module.__call__", half), "host-work"));
-}
-
-TEST(EvaluationShare, IsSeenInSamplesOfAJobWithoutSteps) {
-  constexpr const char* kPredicts = "keras/src/backend/jax/trainer.py:412 JAXTrainer.predict";
-  const Job job = sampled_job(kPredicts, [](int sample) { return sample % 2 == 0; });
-  const Found found(job, "evaluation-share");
-  ASSERT_TRUE(found);
-  EXPECT_EQ(found->fix.location, "/home/a/train.py:30");
-  EXPECT_GT(*found->ceiling_speedup, 2);
-  EXPECT_EQ(advise::diagnose(job.run, job.ranks).verdict.id, "host-bound");
-  EXPECT_FALSE(Found(sampled_job(kPredicts, [](int sample) { return sample % 10 == 0; }), "evaluation-share"))
-      << "a tenth is usual";
-  constexpr const char* kFits = "keras/src/backend/jax/trainer.py:300 JAXTrainer.fit";
-  EXPECT_FALSE(Found(sampled_job(kFits, [](int) { return true; }), "evaluation-share"));
 }
 
 // Four convolution kernels, each waited for, and one of training.

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What stack samples of the training thread tell of a job whose steps no hook sees (JAX, Keras on JAX).
+#include <gtest/gtest.h>
+
+#include "found.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using model::Ns;
+using test::Job;
+
+// A job of 20 s without a GPU, whose training thread is sampled 10 times a second: in `frame`, called from
+// the script, when `is_there`; else in the script alone.
+Job sampled_job(const char* frame, const std::function<bool(int sample)>& is_there) {
+  constexpr Ns kTenth = 100'000'000;
+  constexpr uint32_t kThere = 71, kElsewhere = 72;
+  Job job = test::make_loader_job({.workers = 0});
+  model::Process& process = job.process();
+  process.epochs.clear();
+  process.loaders.clear();
+  job.rank().steps.clear();
+  job.rank().series.steps.clear();
+  process.start = 0;
+  process.last_seen = 200 * kTenth;
+  job.run.texts[kThere] = std::string("/v/site-packages/") + frame + "\n/home/a/train.py:30 main";
+  job.run.texts[kElsewhere] = "/home/a/train.py:33 main";
+  for (int i = 0; i < 200; ++i)
+    process.threads[0].worker_stacks.push_back(
+        {i * kTenth, kTenth, is_there(i) ? kThere : kElsewhere, process.pid});
+  return job;
+}
+
+TEST(Recompilation, IsSeenInSamplesWhereNoCallIsRecorded) {
+  constexpr const char* kCompiles = "jax/_src/compiler.py:400 backend_compile_and_load";
+  const auto mostly = [](int sample) { return sample % 5 != 0; };
+  const Job job = sampled_job(kCompiles, mostly);
+  const Found found(job, "recompilation");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->fix.location, "/home/a/train.py:30");
+  EXPECT_GE(*found->ceiling_speedup, 5);
+  EXPECT_LT(*found->ceiling_speedup, 20);
+  EXPECT_EQ(advise::diagnose(job.run, job.ranks).verdict.id, "host-bound");
+  EXPECT_FALSE(Found(sampled_job("jax/_src/pjit.py:139 _run_python_pjit", mostly), "recompilation"));
+  EXPECT_FALSE(Found(sampled_job(kCompiles, [](int sample) { return sample < 95; }), "recompilation"))
+      << "warm-up";
+  EXPECT_FALSE(Found(sampled_job(kCompiles, [](int sample) { return sample / 30 == 4; }), "recompilation"))
+      << "one long compilation";
+}
+
+TEST(HostWork, IsSeenInSamplesOfAJobWithoutSteps) {
+  const auto half = [](int sample) { return sample % 2 == 0; };
+  const Job job = sampled_job("matplotlib/figure.py:3164 Figure.draw", half);
+  const Found found(job, "host-work");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->fix.location, "/home/a/train.py:30");
+  EXPECT_GT(*found->ceiling_speedup, 2);
+  EXPECT_LT(*found->ceiling_speedup, 3);
+  EXPECT_EQ(advise::diagnose(job.run, job.ranks).verdict.id, "host-bound");
+  EXPECT_FALSE(Found(sampled_job("jax/_src/pjit.py:139 _run_python_pjit", half), "host-work"));
+  EXPECT_FALSE(Found(sampled_job("flax/linen/module.py:9 Module.__call__", half), "host-work"));
+}
+
+TEST(EvaluationShare, IsSeenInSamplesOfAJobWithoutSteps) {
+  constexpr const char* kPredicts = "keras/src/backend/jax/trainer.py:412 JAXTrainer.predict";
+  const Job job = sampled_job(kPredicts, [](int sample) { return sample % 2 == 0; });
+  const Found found(job, "evaluation-share");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->fix.location, "/home/a/train.py:30");
+  EXPECT_GT(*found->ceiling_speedup, 2);
+  EXPECT_EQ(advise::diagnose(job.run, job.ranks).verdict.id, "host-bound");
+  EXPECT_FALSE(Found(sampled_job(kPredicts, [](int sample) { return sample % 10 == 0; }), "evaluation-share"))
+      << "a tenth is usual";
+  constexpr const char* kFits = "keras/src/backend/jax/trainer.py:300 JAXTrainer.fit";
+  EXPECT_FALSE(Found(sampled_job(kFits, [](int) { return true; }), "evaluation-share"));
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise
