@@ -35,7 +35,8 @@ NOW = ""  # the name of the program as it is, beside those of its fixes
 
 
 def sample_us(own):
-    return 1e6 / own["samples_per_s"]
+    """To six digits: a sample may be an element of an array, of which a GPU reads billions a second."""
+    return float(f"{1e6 / own['samples_per_s']:.6g}")
 
 
 def medians_of(times):
@@ -57,7 +58,7 @@ def measured(case, rounds):
     times = {NOW: [], **{fix.name: [] for fix in case.fixes}}
     for _ in range(rounds):
         for name, words in [(NOW, ()), *((fix.name, fix.words) for fix in case.fixes), (NOW, ())]:
-            times[name].append(round(sample_us(abroad_case.run(case, words)), 3))
+            times[name].append(sample_us(abroad_case.run(case, words)))
         if is_clear(case, times):
             break
     return times
@@ -77,7 +78,7 @@ def judged(case, times, taken):
     return {
         "healthy": is_healthy, "right": [fix.name for fix in right], "findings": sorted({finding for fix in right for finding in fix.findings}),
         "gain": round(medians[NOW] / best, 3), "spread": round(spread, 3),
-        "others": round(taken, 3), "provisional": taken > QUIET, "sample_us": {name: round(value, 3) for name, value in medians.items()}, "runs": times,
+        "others": round(taken, 3), "provisional": taken > QUIET, "sample_us": medians, "runs": times,
     }  # fmt: skip
 
 
