@@ -254,7 +254,8 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const Ran
   for (const LoaderEpoch& epoch : process.epochs)
     if (epoch.loader == loader) all += counted_batches(rank, epoch);
   recording.batches_per_step = double(all) / double(rank.steps.size());
-  undisturb(process, rank, epochs, cores_of_fetches(rank, epochs), recording);
+  undisturb(process, rank, epochs, fetch_code(run, process, epochs), cores_of_fetches(rank, epochs),
+            recording);
   fit_lock(recording);
   return recording;
 }

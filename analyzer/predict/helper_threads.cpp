@@ -2,6 +2,11 @@
 #include "analyzer/predict/helper_threads.h"
 
 #include <algorithm>
+#include <string_view>
+
+#include "analyzer/model/stacks.h"
+#include "analyzer/model/training_stacks.h"
+#include "analyzer/predict/hand_over.h"
 
 namespace gpuwatch::predict {
 namespace {
@@ -19,7 +24,48 @@ double training_thread_ns(const model::Process& process, model::TimeSpan span) {
   return std::min(sum, double(span.length()));
 }
 
+bool is_built_on_tensors(const model::StackFrame& frame) {
+  constexpr std::string_view kPackages[] = {"-packages/torch", "-packages/kornia", "-packages/monai",
+                                            "-packages/timm"};
+  return std::ranges::any_of(kPackages, [&](std::string_view path) {
+    return frame.file.find(path) != std::string::npos;
+  });
+}
+
+std::vector<model::TimeSpan> fetches_of(const std::vector<const model::LoaderEpoch*>& epochs) {
+  std::vector<model::TimeSpan> fetches;
+  for (const model::LoaderEpoch* epoch : epochs)
+    for (const model::Batch& batch : epoch->batches)
+      if (was_fetched(batch)) fetches.push_back(batch.fetch);
+  std::ranges::sort(fetches, {}, &model::TimeSpan::begin);
+  return fetches;
+}
+
 }  // namespace
+
+FetchCode fetch_code(const model::Run& run, const model::Process& process,
+                     const std::vector<const model::LoaderEpoch*>& epochs) {
+  size_t samples = 0, tensors = 0, users = 0;
+  for (const model::WorkerStack* sample : model::training_samples(process, fetches_of(epochs))) {
+    const auto text = run.texts.find(sample->text);
+    const std::vector<model::StackFrame> frames =
+        text == run.texts.end() ? std::vector<model::StackFrame>() : model::frames_of(text->second);
+    if (frames.empty()) continue;
+    ++samples;
+    tensors += is_built_on_tensors(frames.front());
+    users += model::is_users(frames.front());
+  }
+  if (samples < model::kLeastStackSamples) return {};
+  return {double(tensors) / double(samples), double(users) / double(samples)};
+}
+
+double most_help(const FetchCode& code, uint32_t cpu_count, double fetch_ns, double helpers_ns) {
+  // Spinning after training and after the batch is put together does not fill half of so long a fetch.
+  constexpr double kLongFetchNs = 10e6, kMoreThanSpinning = 0.5;
+  const double all = fetch_ns * (std::max(1.0, double(cpu_count)) - 1);
+  const bool may_be_users = fetch_ns > kLongFetchNs && helpers_ns > kMoreThanSpinning * all;
+  return all * (code.tensors + (may_be_users ? code.users : 0));
+}
 
 std::optional<HelperTime> divide_cpu_time(const model::Process& process, model::TimeSpan span,
                                           double process_ns, double fetch_ns) {

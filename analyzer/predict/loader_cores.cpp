@@ -7,7 +7,6 @@
 
 #include "analyzer/model/cpu_time.h"
 #include "analyzer/predict/hand_over.h"
-#include "analyzer/predict/helper_threads.h"
 #include "analyzer/predict/late_helpers.h"
 
 namespace gpuwatch::predict {
@@ -103,20 +102,26 @@ void scale_think(LoaderReplayInput& recording, double factor) {
 }
 
 // Cores that training asks for, less what must have helped the fetches.
-std::optional<double> without_help_to_fetches(const Process& process, const CpuUse& use, double fetch_cpu,
+std::optional<double> without_help_to_fetches(const Process& process, const RankAttribution& rank,
+                                              const CpuUse& use, const FetchCode& code, double fetch_cpu,
                                               double running, LoaderReplayInput& recording) {
   const double process_ns = use.own * double(use.end - use.begin);
   const auto time = divide_cpu_time(process, {use.begin, use.end}, process_ns, fetch_cpu);
   if (!time) return std::nullopt;
   const double steps = double(use.end - use.begin) / (recording.measured_step_ms * 1e6);
   const double batches = std::max(1.0, steps * recording.batches_per_step);
+  const double helped_fetch_ns = time->helped_fetches_ns / batches;
+  recording.most_fetch_help_ns = most_help(code, process.cpu_count, fetch_cpu / batches, helped_fetch_ns);
+  recording.fetch_helpers_ns = std::min(helped_fetch_ns, recording.most_fetch_help_ns);
+  // On a GPU the host only launches: autograd's thread does it in the training thread's place.
+  if (rank.device != model::kNone) return time->training_ns / running;
   recording.helpers_ns = time->helped_training_ns / batches;
-  recording.fetch_helpers_ns = time->helped_fetches_ns / batches;
   return (time->training_ns + time->helped_training_ns) / running;
 }
 
 void measure_cores(const Process& process, const RankAttribution& rank,
-                   const std::vector<const LoaderEpoch*>& epochs, LoaderReplayInput& recording) {
+                   const std::vector<const LoaderEpoch*>& epochs, const FetchCode& code,
+                   LoaderReplayInput& recording) {
   double cores = std::max(1u, process.cpu_count);
   recording.cores = cores;
   recording.think_cores = 1;
@@ -144,7 +149,8 @@ void measure_cores(const Process& process, const RankAttribution& rank,
   double running = std::max(think - use->run_delay * wall, think * kLeastRunning);
   double asked = (use->own * wall - in_next_cpu) / running;
   if (recording.setting.workers == 0 && asked > kParallel)
-    asked = without_help_to_fetches(process, *use, in_next_cpu, running, recording).value_or(asked);
+    asked =
+        without_help_to_fetches(process, rank, *use, code, in_next_cpu, running, recording).value_or(asked);
   recording.think_cores = std::clamp(asked, 0.0, cores);
   // What next() itself computes is counted here, too: a bit more than one core is still one thread.
   if (recording.think_cores > 1 && recording.think_cores < kParallel) recording.think_cores = 1;
@@ -266,10 +272,10 @@ Stretch recorded_stretch(const std::vector<const LoaderEpoch*>& epochs) {
 }
 
 void undisturb(const Process& process, const RankAttribution& rank,
-               const std::vector<const LoaderEpoch*>& epochs, double fetch_cores,
+               const std::vector<const LoaderEpoch*>& epochs, const FetchCode& code, double fetch_cores,
                LoaderReplayInput& recording) {
   const double recorded_think_ms = think_ms(recording);
-  measure_cores(process, rank, epochs, recording);
+  measure_cores(process, rank, epochs, code, recording);
   const Stretch stretch = recorded_stretch(epochs);
   if (recording.setting.workers == 0 && !recording.is_throttled)
     blame_others(recording, stretch);

@@ -8,6 +8,7 @@
 
 #include "analyzer/attribute/attribution.h"
 #include "analyzer/model/run.h"
+#include "analyzer/predict/helper_threads.h"
 #include "analyzer/predict/loader_replay.h"
 
 namespace gpuwatch::predict {
@@ -22,9 +23,9 @@ inline constexpr double kCrowded = 1.1;  // fetches stretched by more waited for
 Stretch recorded_stretch(const std::vector<const model::LoaderEpoch*>& epochs);
 
 // Fills in the cores of `recording`, whose epochs hold recorded times, and takes out of these what they
-// waited for a core. `fetch_cores`: cores that fetches alone used over the recorded steps, on average.
+// waited for a core. `code`: what fetches run; `fetch_cores`: cores that fetches alone used over the recorded steps, on average.
 void undisturb(const model::Process& process, const attribute::RankAttribution& rank,
-               const std::vector<const model::LoaderEpoch*>& epochs, double fetch_cores,
+               const std::vector<const model::LoaderEpoch*>& epochs, const FetchCode& code, double fetch_cores,
                LoaderReplayInput& recording);
 
 }  // namespace gpuwatch::predict

@@ -102,6 +102,7 @@ struct LoaderReplayInput {
   // CPU time a batch of threads that help the training thread, where it fetches itself: taken for training's,
   // which may be the fetch's as well, and what can only be the fetch's.
   double helpers_ns = 0, fetch_helpers_ns = 0;
+  double most_fetch_help_ns = 0;  // what can be the fetch's at most (helper_threads.h)
   double company_loss = 0;  // computing takes so much longer beside other computing than it was recorded
   double batches_per_step = 1;
   double measured_step_ms = 0;

@@ -263,6 +263,23 @@ void move_to_own_stream(StreamReplayInput& recording, const EventFilter& which) 
   }
 }
 
+void copy_before_synchronizations(StreamReplayInput& recording, const EventFilter& which) {
+  std::vector<HostEvent>& events = recording.events;
+  size_t behind_launch = 0;  // the first event after the last one that enqueued something else
+  for (size_t i = 0; i < events.size(); ++i) {
+    if (events[i].op_count == 0) continue;
+    if (!which(events[i])) {
+      behind_launch = i + 1;
+      continue;
+    }
+    const auto begin = events.begin() + ptrdiff_t(behind_launch), end = events.begin() + ptrdiff_t(i) + 1;
+    const auto waits = std::stable_partition(
+        begin, end, [](const HostEvent& event) { return event.role != HostRole::kSync; });
+    if (waits != end)
+      std::for_each(begin, waits, [&](HostEvent& event) { event.step = waits->step; });
+  }
+}
+
 void fetch_on_own_stream(StreamReplayInput& recording, const EventFilter& which) {
   uint32_t streams = 0;
   for (const StreamOp& op : recording.ops) streams = std::max(streams, op.stream + 1);

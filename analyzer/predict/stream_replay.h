@@ -106,6 +106,9 @@ void make_asynchronous(StreamReplayInput& recording, const EventFilter& which, d
 // The copies of each stream run beside everything else; what followed one on its stream waits for it, as for
 // an event.
 void move_to_own_stream(StreamReplayInput& recording, const EventFilter& which);
+// They are of the next batch, and enqueued before the host waits for this one: ahead of the synchronizations
+// that follow its last launch, as is what brings that batch. For copies that do not block.
+void copy_before_synchronizations(StreamReplayInput& recording, const EventFilter& which);
 // The copies to the host of each stream run beside what follows on it; each begins when what was before it is
 // done.
 void fetch_on_own_stream(StreamReplayInput& recording, const EventFilter& which);

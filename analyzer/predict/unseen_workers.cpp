@@ -106,8 +106,11 @@ void set_transport(HandOver& hand_over, double take_factor, double share, double
 
 // If it was the fetch that the helpers of the training thread helped, it takes as much longer in a worker.
 void give_helpers_to_fetches(LoaderReplayInput& recording) {
-  recording.fetch_helpers_ns += recording.helpers_ns;
-  recording.think_cores = std::min(recording.think_cores, 1.0);
+  const double most_ns = std::max(0.0, recording.most_fetch_help_ns - recording.fetch_helpers_ns);
+  const double given_ns = std::min(recording.helpers_ns, most_ns);
+  recording.fetch_helpers_ns += given_ns;
+  if (recording.think_cores > 1)
+    recording.think_cores -= (recording.think_cores - 1) * given_ns / recording.helpers_ns;
 }
 
 // All of its help was waiting for work, spinning: OpenMP's threads do between two parallel regions.

@@ -189,9 +189,22 @@ TEST(UnseenWorkers, AreNotSparedWhatOtherProgramsTake) {
       << "one more shares with the others";
 }
 
+// Stack samples of the training thread, one in each fetch.
+void see_in_fetches(test::Job& made, const std::string& frame) {
+  model::Process& process = made.process();
+  const uint32_t text = uint32_t(made.run.texts.size()) + 1000;
+  made.run.texts[text] = frame + "\n/opt/python/site-packages/torch/utils/data/_utils/fetch.py:54 fetch\n";
+  for (const model::LoaderEpoch& epoch : process.epochs)
+    for (const model::Batch& batch : epoch.batches)
+      if (batch.fetch.length() > 0)
+        process.threads[0].worker_stacks.push_back(
+            {(batch.fetch.begin + batch.fetch.end) / 2, batch.fetch.length(), text, process.pid});
+}
+
 // 200 steps; of each the training thread computes 30 ms in the fetch and `training_ms` of 10 ms after it, and
-// other threads of the process `helpers_ms`.
-LoaderReplayInput with_helpers(double training_ms, double helpers_ms) {
+// other threads of the process `helpers_ms`. `frame`: seen innermost in fetches, if any.
+LoaderReplayInput with_helpers(double training_ms, double helpers_ms, const std::string& frame = "",
+                               uint32_t device = model::kNone) {
   LoaderJob job = inline_job();
   job.cpu_count = 2;
   test::Job made = test::make_loader_job(job);
@@ -215,6 +228,8 @@ LoaderReplayInput with_helpers(double training_ms, double helpers_ms) {
     sample.cpu_ns = model::Ns(double(sample.time - begin) / 40 * (30 + training_ms + helpers_ms));
     process.machine_samples.push_back(sample);
   }
+  if (!frame.empty()) see_in_fetches(made, frame);
+  made.rank().device = device;
   return extract_loader(made.run, made.rank()).value();
 }
 
@@ -229,6 +244,28 @@ TEST(UnseenWorkers, ComputeOnOneThreadWhatHelpersDidInline) {
   EXPECT_EQ(alone.fetch_helpers_ns, 0);
   EXPECT_NEAR(step_ms(helped, 1), step_ms(alone, 1) + 24, 2);
   EXPECT_LT(replay_estimate(helped, {.workers = 1}).low, step_ms(alone, 1) + 2) << "or they only spun";
+}
+
+// A job that decompresses each sample, stacks them and pins the batch (cryo-compressed of tests/abroad): its
+// helpers spin 3.4 ms after each of the last two. One worker took 13.8 ms a step where 17.1 were predicted.
+TEST(UnseenWorkers, DoNotComputeWhatHelpersSpent) {
+  const std::string decompresses = "/home/me/train.py:26 Particles.__getitem__";
+  EXPECT_EQ(with_helpers(1, 15, decompresses).fetch_helpers_ns, 0);
+  const std::string decodes = "/opt/python/site-packages/PIL/Image.py:300 Image.load";
+  EXPECT_EQ(with_helpers(1, 25, decodes).fetch_helpers_ns, 0) << "no part in OpenMP's threads";
+  const std::string transforms = "/opt/python/site-packages/torchvision/transforms/v2/functional/_color.py:9 f";
+  EXPECT_NEAR(with_helpers(1, 15, transforms).fetch_helpers_ns, 14e6, 1e6);
+  EXPECT_NEAR(with_helpers(1, 25, decompresses).fetch_helpers_ns, 24e6, 1e6)
+      << "as long as this they do not spin: the line may call tensor operations";
+}
+
+// Nor does training on a GPU compute on more than one core.
+TEST(UnseenWorkers, LeaveACoreOfItsOwnToTrainingOnAGpu) {
+  const LoaderReplayInput on_gpu = with_helpers(8, 8, "/home/me/train.py:26 Particles.__getitem__", 0);
+  EXPECT_LE(on_gpu.think_cores, 1);
+  EXPECT_EQ(on_gpu.helpers_ns, 0);
+  const LoaderReplayInput on_cpu = with_helpers(8, 8, "/home/me/train.py:26 Particles.__getitem__");
+  EXPECT_GT(on_cpu.helpers_ns, 7e6);
 }
 
 // Training on both cores: helpers are taken for its own, but they may be the fetch's.
