@@ -27,9 +27,8 @@ double training_thread_ns(const model::Process& process, model::TimeSpan span) {
 bool is_built_on_tensors(const model::StackFrame& frame) {
   constexpr std::string_view kPackages[] = {"-packages/torch", "-packages/kornia", "-packages/monai",
                                             "-packages/timm"};
-  return std::ranges::any_of(kPackages, [&](std::string_view path) {
-    return frame.file.find(path) != std::string::npos;
-  });
+  return std::ranges::any_of(
+      kPackages, [&](std::string_view path) { return frame.file.find(path) != std::string::npos; });
 }
 
 std::vector<model::TimeSpan> fetches_of(const std::vector<const model::LoaderEpoch*>& epochs) {

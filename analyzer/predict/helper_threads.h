@@ -5,7 +5,8 @@
 //
 // A helper that computes nothing spins: libgomp's wait for work for 3.4 ms after each parallel region on the
 // machine that was measured, about four times as long where a pause instruction takes 140 cycles, Intel's
-// 200 ms. Stacking each batch and pinning it made them use 3.9 ms a step of a job whose transforms are zlib's.
+// 200 ms. Stacking each batch and pinning it made them use 3.9 ms a step of a job whose transforms are
+// zlib's.
 #pragma once
 
 #include <optional>

@@ -23,9 +23,10 @@ inline constexpr double kCrowded = 1.1;  // fetches stretched by more waited for
 Stretch recorded_stretch(const std::vector<const model::LoaderEpoch*>& epochs);
 
 // Fills in the cores of `recording`, whose epochs hold recorded times, and takes out of these what they
-// waited for a core. `code`: what fetches run; `fetch_cores`: cores that fetches alone used over the recorded steps, on average.
+// waited for a core. `code`: what fetches run; `fetch_cores`: cores that fetches alone used over the recorded
+// steps, on average.
 void undisturb(const model::Process& process, const attribute::RankAttribution& rank,
-               const std::vector<const model::LoaderEpoch*>& epochs, const FetchCode& code, double fetch_cores,
-               LoaderReplayInput& recording);
+               const std::vector<const model::LoaderEpoch*>& epochs, const FetchCode& code,
+               double fetch_cores, LoaderReplayInput& recording);
 
 }  // namespace gpuwatch::predict

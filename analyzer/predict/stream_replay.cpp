@@ -275,8 +275,7 @@ void copy_before_synchronizations(StreamReplayInput& recording, const EventFilte
     const auto begin = events.begin() + ptrdiff_t(behind_launch), end = events.begin() + ptrdiff_t(i) + 1;
     const auto waits = std::stable_partition(
         begin, end, [](const HostEvent& event) { return event.role != HostRole::kSync; });
-    if (waits != end)
-      std::for_each(begin, waits, [&](HostEvent& event) { event.step = waits->step; });
+    if (waits != end) std::for_each(begin, waits, [&](HostEvent& event) { event.step = waits->step; });
   }
 }
 

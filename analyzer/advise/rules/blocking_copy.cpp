@@ -30,10 +30,12 @@ struct Direction {
   Category exposed;
   const char* name;
   void (*move)(predict::StreamReplayInput&, const predict::EventFilter&);
+  // The next batch's copies do not wait for this batch's results.
+  bool is_ahead;
   const char *summary, *torch_snippet, *cuda_snippet;
 };
 constexpr Direction kDirections[] = {
-    {CopyKind::CopyH2D, Category::CopyH2D, "H2D", predict::move_to_own_stream,
+    {CopyKind::CopyH2D, Category::CopyH2D, "H2D", predict::move_to_own_stream, true,
      "Copy the next batch on a separate CUDA stream while the GPU computes this one",
      // record_stream(): else PyTorch's allocator may reuse the memory of next_x too early.
      "with torch.cuda.stream(copy_stream): next_x = x.to(device, non_blocking=True)  # before use: "
@@ -41,7 +43,7 @@ constexpr Direction kDirections[] = {
      "next_x.record_stream(torch.cuda.current_stream())",
      "cudaMemcpyAsync(next_x, x, size, cudaMemcpyHostToDevice, copy_stream); "
      "cudaEventRecord(copied, copy_stream); cudaStreamWaitEvent(compute_stream, copied);"},
-    {CopyKind::CopyD2H, Category::CopyD2H, "D2H", predict::fetch_on_own_stream,
+    {CopyKind::CopyD2H, Category::CopyD2H, "D2H", predict::fetch_on_own_stream, false,
      "Copy to the host on a separate CUDA stream while the GPU computes the next batch",
      "copy_stream.wait_stream(torch.cuda.current_stream()); y.record_stream(copy_stream)  # then: with "
      "torch.cuda.stream(copy_stream): host.copy_(y, non_blocking=True)  # host in pinned memory",
@@ -64,6 +66,7 @@ std::optional<Finding> evaluate_direction(const RuleInput& input, const Directio
   predict::StreamReplayInput changed = *input.assumed_streams;
   predict::make_asynchronous(changed, copies.filter(), 0, input.device->operations, enqueue_cost_ns(changed));
   direction.move(changed, copies.filter());
+  if (direction.is_ahead) predict::copy_before_synchronizations(changed, copies.filter());
   double expected = input.now_ms * predict::replay(changed).step_ms / input.assumed_step_ms;
   if (input.now_ms < expected * kLeastSpeedup) return std::nullopt;
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/copies.h"
 #include "analyzer/advise/host_calls.h"
 #include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/location.h"
@@ -52,7 +53,50 @@ struct HostWork {
   size_t steps = 0;
   double ns = 0;
   uint32_t call = model::kNone;  // the CUDA call after the longest piece of it
+  std::vector<size_t> places;    // events that it lies before
 };
+
+// A loss and a few metrics are no more.
+constexpr uint64_t kLeastResultBytes = 64;
+
+// Whether the event copies `bytes` or more this way.
+bool copies(const RuleInput& input, const predict::HostEvent& event, trace::RecordKind kind, uint64_t bytes) {
+  if (event.op_count == 0) return false;
+  const auto& op = input.device->operations[input.assumed_streams->ops[event.first_op].device_op];
+  return op.kind == kind && op.bytes >= bytes;
+}
+
+// Work on results that the host waits for right before it (a metric's `.tolist()`) needs them no longer.
+void drop_results(const RuleInput& input, HostWork& work) {
+  std::vector<bool> drops(work.without.events.size());
+  for (const size_t place : work.places) {
+    size_t first = place;
+    while (first > 0 && work.without.events[first - 1].role == predict::HostRole::kSync) --first;
+    if (first == 0 ||
+        !copies(input, work.without.events[first - 1], trace::RecordKind::CopyD2H, kLeastResultBytes))
+      continue;
+    std::fill(drops.begin() + ptrdiff_t(first) - 1, drops.begin() + ptrdiff_t(place), true);
+  }
+  const predict::HostEvent* const events = work.without.events.data();
+  predict::drop_synchronizations(
+      work.without, [&](const predict::HostEvent& event) { return drops[size_t(&event - events)]; });
+}
+
+// Work that ends with a copy to the GPU makes the batch: done elsewhere, it is the loader that pins its
+// result.
+void pin_batches(const RuleInput& input, HostWork& work) {
+  const model::Loader* loader = input.configured_loader();
+  if (!loader || loader->pin_memory != 1) return;
+  const CopyFacts pageable = copy_facts(input, CopySource::kPageable);
+  const predict::EventFilter is_pageable = pageable.filter();
+  std::vector<bool> pins(work.without.events.size());
+  for (const size_t place : work.places)
+    for (size_t i = place; i < pins.size() && is_pageable(work.without.events[i]); ++i) pins[i] = true;
+  const predict::HostEvent* const events = work.without.events.data();
+  predict::make_asynchronous(
+      work.without, [&](const predict::HostEvent& event) { return pins[size_t(&event - events)]; },
+      pinned_bandwidth(*input.device), input.device->operations, enqueue_cost_ns(work.without));
+}
 
 HostWork find_host_work(const RuleInput& input, const HostGaps& gaps) {
   HostWork work{*input.assumed_streams};
@@ -67,10 +111,13 @@ HostWork find_host_work(const RuleInput& input, const HostGaps& gaps) {
     work.ns += work_ns;
     work.steps += event.step != last_step;
     last_step = event.step;
+    work.places.push_back(i);
     if (work_ns <= longest) continue;
     longest = work_ns;
     work.call = event.call;
   }
+  drop_results(input, work);
+  pin_batches(input, work);
   return work;
 }
 

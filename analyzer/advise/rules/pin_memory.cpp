@@ -6,6 +6,7 @@
 #include "analyzer/advise/copies.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -45,6 +46,10 @@ void name_fix(Finding& finding, const RuleInput& input, const CopyFacts& copies)
     finding.fix.summary =
         "Copy the tensors that the loader pinned, with non_blocking=True, instead of these pageable ones";
     finding.fix.snippet = "x = x.pin_memory().to(device, non_blocking=True)";
+  } else if (speaks_torch(input.process)) {
+    finding.fix.summary = "Keep these tensors in pinned memory, and copy them with non_blocking=True";
+    finding.fix.snippet =
+        "data = data.pin_memory()  # once; then x = data[batch].to(device, non_blocking=True)";
   } else {
     finding.fix.summary = "Copy from pinned buffers (cudaMallocHost) with cudaMemcpyAsync";
     finding.fix.snippet =

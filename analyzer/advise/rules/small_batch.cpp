@@ -52,6 +52,13 @@ Use use_of_kernels(const RuleInput& input) {
   return all_ns > 0 ? Use{filled_ns / all_ns, optimizer_ns / all_ns} : Use{};
 }
 
+// Batches between two optimizer steps, of which the gradients are accumulated. 1 if that is not known.
+int accumulated(const RuleInput& input) {
+  const model::Loader* loader = input.configured_loader();
+  if (!loader || loader->batch_size <= 0) return 1;
+  return std::max(1, int(std::lround(input.rank.series.samples_per_step / loader->batch_size)));
+}
+
 // One tile of a matmul keeps the arithmetic units of its SM busy, and a second one on the same SM adds
 // little: an SM does between one and two tiles' worth of work at a time.
 // What the script does between its launches is taken to grow with the batch.
@@ -108,6 +115,38 @@ double best_factor(const RuleInput& input, const HostGaps& gaps) {
   return factor;
 }
 
+// Where gradients are accumulated a larger batch is the same training, so that it need not gain much. How
+// much it does, kernels that fill the SMs do not tell: reading the weights takes as long for one sample. At
+// most as many thread blocks run beside each other as there is room for.
+std::optional<Finding> in_one_batch(const RuleInput& input, const HostGaps& gaps, const Use& use,
+                                    int batches) {
+  int factor = 2;
+  while (factor * 2 <= std::min(batches, 1 << kMostDoublings)) factor *= 2;
+  if (batches_per_ms(with_batch(input, gaps, factor, 1), factor) * input.assumed_step_ms < kWorthDoubling)
+    return std::nullopt;
+  predict::StreamReplayInput at_best = *input.assumed_streams;
+  predict::scale_batch(at_best, factor, input.run, *input.device, predict::resident_blocks);
+  const double bound = batches_per_ms(at_best, factor) * input.assumed_step_ms;
+  Finding finding = make_finding(kSmallBatch, input, input.rank.share(Category::Compute) * (1 - 1 / bound));
+  const double batch = input.configured_loader()->batch_size;
+  finding.title = fmt::format(
+      "Small batch: gradients are accumulated over {} batches of {:.0f}, and the GPU reads the weights for "
+      "each of them",
+      batches, batch);
+  finding.evidence = {{"batches", double(batches), "between two optimizer steps"},
+                      {"filled by kernels that grow with the batch", 100 * use.filled, "% of the SMs"}};
+  name_fix(finding, input, factor);
+  const int left = batches / factor;
+  finding.fix.summary = fmt::format(
+      "Set batch_size={:.0f}, if it fits into GPU memory, {} {} batches: the same training", batch * factor,
+      left > 1 ? fmt::format("and accumulate the gradients of {} instead of", left)
+               : "instead of accumulating the gradients of",
+      batches);
+  finding.is_conditional = true;
+  finding.ceiling_speedup = bound;
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   const double samples = input.rank.series.samples_per_step;
   if (!input.streams || !input.device || input.device->multiprocessors <= 0) return std::nullopt;
@@ -115,7 +154,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double computing = input.rank.share(Category::Compute), launching = gaps.launch_share();
   if (computing + launching < kLeastBusy) return std::nullopt;
   const Use use = use_of_kernels(input);
-  if (use.filled > kMostFill) return std::nullopt;
+  const int batches = accumulated(input);
+  if (use.filled > kMostFill) return batches > 1 ? in_one_batch(input, gaps, use, batches) : std::nullopt;
 
   const double factor = best_factor(input, gaps);
   if (factor == 1) return std::nullopt;
@@ -171,7 +211,9 @@ const Rule kSmallBatch{
     "`launch-bound` is the remedy that leaves the batch as it is.",
     "`batch_size=N`, doubled as long as the simulated replay gains 10% throughput each time. A larger batch "
     "changes the optimization: retune the learning rate. Gradient accumulation does not fill the GPU, it "
-    "only saves optimizer steps.",
+    "only saves optimizer steps: where it is used, larger batches of which fewer are accumulated are the "
+    "same "
+    "training.",
     kThresholds,
     evaluate,
     {attribute::Category::Compute, attribute::Category::LaunchApi, attribute::Category::LaunchDispatch,

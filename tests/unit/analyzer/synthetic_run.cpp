@@ -267,4 +267,15 @@ double device_step_us(const std::vector<Action>& step, size_t steps) {
   return std::max(clocks.host, clocks.device_end) / double(steps);
 }
 
+model::Loader& add_loader(Job& job) {
+  model::LoaderEpoch epoch{};
+  epoch.loader = uint32_t(job.process().loaders.size());
+  for (const attribute::StepAttribution& step : job.rank().steps) {
+    model::Batch& batch = epoch.batches.emplace_back();
+    batch.next = {step.step.begin, step.step.begin + 1};
+  }
+  job.process().epochs.push_back(std::move(epoch));
+  return job.process().loaders.emplace_back();
+}
+
 }  // namespace gpuwatch::test

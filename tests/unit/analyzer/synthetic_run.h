@@ -73,5 +73,7 @@ struct DeviceSchedule {
 };
 Job make_device_job(const std::vector<Action>& step, size_t steps);
 double device_step_us(const std::vector<Action>& step, size_t steps);
+// A loader whose next() brings a batch at the begin of each step, in no time.
+model::Loader& add_loader(Job& job);
 
 }  // namespace gpuwatch::test

@@ -120,6 +120,17 @@ TEST(BlockingCopy, NamesTheExposedCopyFromPinnedMemory) {
   expect_prediction(find(diagnosis, "blocking-copy"), {{.gap_us = 5, .device_us = 500}, copy});
 }
 
+// One buffer, which the host may fill again when the GPU is done with it (ratings-one-buffer of tests/abroad:
+// 8.45 ms, 4.44 with two). The next batch's copy is ahead of that wait.
+TEST(BlockingCopy, OfTheNextBatchDoesNotWaitForThisOne) {
+  Action copy{.op_class = OpClass::Copy, .device_us = 300, .kind = RecordKind::CopyH2D, .bytes = 1 << 20};
+  const Action train{.gap_us = 5, .device_us = 500};
+  const Diagnosis diagnosis =
+      diagnose_device({copy, train, kSync}, {{Category::CopyH2D, 0.37}, {Category::Sync, 0.05}});
+  copy.stream = 1;
+  expect_prediction(find(diagnosis, "blocking-copy"), {train, copy, kSync});
+}
+
 TEST(BlockingCopy, NamesTheExposedCopyToPinnedMemory) {
   Action fetch{.op_class = OpClass::Copy, .device_us = 300, .kind = RecordKind::CopyD2H, .bytes = 1 << 20};
   const Action forward{.gap_us = 5, .device_us = 500}, backward{.gap_us = 5, .device_us = 500};
@@ -243,6 +254,27 @@ TEST(SmallBatch, IsSilentOnAFullDevice) {
   EXPECT_EQ(diagnosis.verdict.id, "healthy");
   for (const Finding& finding : diagnosis.findings)
     EXPECT_EQ(finding.severity, Severity::kInfo) << finding.id;
+}
+
+// Batches of one, gradients of eight (lora-batch-of-one of tests/abroad: one batch of eight is 2.3 times as
+// fast): the grids fill most of a GPU, and are a wave each.
+TEST(SmallBatch, IsWhereGradientsOfManyAreAccumulated) {
+  test::Job job =
+      test::make_device_job(std::vector<Action>(4, Action{.device_us = 200, .blocks = 70}), kSteps);
+  job.rank().device_observed = true;
+  test::set_shares(job, {{Category::Compute, 1}});
+  job.rank().series.samples_per_step = 8;
+  model::Loader& loader = test::add_loader(job);
+  loader.batch_size = 8;
+  EXPECT_EQ(find(diagnose(job.run, job.ranks), "small-batch"), nullptr) << "a batch a step";
+  loader.batch_size = 1;
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "small-batch");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_value(finding->fix.change), "8") << "more would be another training";
+  EXPECT_FALSE(finding->prediction) << "full SMs do not tell what more of the same costs";
+  EXPECT_GE(finding->ceiling_speedup.value_or(0), 2.3);
+  EXPECT_NE(finding->fix.summary.find("the same training"), std::string::npos) << finding->fix.summary;
 }
 
 TEST(SmallBatch, CountsTheOptimizerAsTheSameForAnyBatch) {

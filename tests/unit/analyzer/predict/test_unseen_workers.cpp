@@ -253,7 +253,8 @@ TEST(UnseenWorkers, DoNotComputeWhatHelpersSpent) {
   EXPECT_EQ(with_helpers(1, 15, decompresses).fetch_helpers_ns, 0);
   const std::string decodes = "/opt/python/site-packages/PIL/Image.py:300 Image.load";
   EXPECT_EQ(with_helpers(1, 25, decodes).fetch_helpers_ns, 0) << "no part in OpenMP's threads";
-  const std::string transforms = "/opt/python/site-packages/torchvision/transforms/v2/functional/_color.py:9 f";
+  const std::string transforms =
+      "/opt/python/site-packages/torchvision/transforms/v2/functional/_color.py:9 f";
   EXPECT_NEAR(with_helpers(1, 15, transforms).fetch_helpers_ns, 14e6, 1e6);
   EXPECT_NEAR(with_helpers(1, 25, decompresses).fetch_helpers_ns, 24e6, 1e6)
       << "as long as this they do not spin: the line may call tensor operations";
