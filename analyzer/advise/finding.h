@@ -61,6 +61,8 @@ struct Finding {
   // that is only emulated; the batch size, for how training converges. Counts half, as an upper bound does,
   // and an upper bound a quarter.
   bool may_have_to_stay = false;
+  // What the bound leaves out is known to be in vain, not only to cost time: counts as a whole.
+  bool is_in_vain = false;
   // Measured as a share of the whole run, not of its steps (evaluation): ranked by that.
   bool is_of_the_run = false;
   // Slows the run down by what these bottlenecks show: findings about them are its symptoms, and come after

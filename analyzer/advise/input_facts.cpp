@@ -42,6 +42,7 @@ void add_batch(const Batch& batch, InputFacts& facts) {
   facts.collate_ns += double(std::min(batch.collate_ns, batch.fetch.length()));
   facts.io_ns += double(std::min(std::max(batch.fetch_io_ns, batch.fetch_blocked_ns), batch.fetch.length()));
   facts.bytes_read += batch.bytes_read;
+  facts.tensor_bytes += batch.bytes;
   facts.disk_bytes += batch.disk_bytes;
   facts.opens += batch.opens;
   facts.reads += batch.reads;

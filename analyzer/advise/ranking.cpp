@@ -27,6 +27,11 @@ double counted_part(const Finding& finding) {
   return finding.may_have_to_stay ? 0.5 : 1;
 }
 
+// Of an upper bound.
+double likely_part(const Finding& finding) {
+  return finding.is_in_vain ? 1 : 0.5;
+}
+
 // What is known to be gained, then what is expected, then what may be.
 using Strength = std::tuple<double, double, double>;
 Strength strength(const Finding& finding) {
@@ -45,7 +50,7 @@ bool is_option(const Finding& finding) {
 // 1.13 times where images were made anew every epoch, storing them 20 times.
 bool is_predicted_better(const Finding& a, const Finding& b) {
   if (!is_option(a) || is_option(b)) return true;
-  return upper_bound(b) / 2 <= recovered(a.prediction->speedup.high);
+  return upper_bound(b) * likely_part(b) <= recovered(a.prediction->speedup.high);
 }
 
 // Or neither is predicted, and `a` is an option of the loader: the bound of that comes from a replay, the
@@ -262,7 +267,7 @@ double expected_recovery(const Finding& finding) {
   if (!finding.is_complaint()) return 0;
   const std::optional<predict::Prediction>& predicted = finding.alone ? finding.alone : finding.prediction;
   if (predicted) return counted_part(finding) * recovered(predicted->speedup.low);
-  return finding.bottleneck || finding.is_of_the_run ? counted_part(finding) * upper_bound(finding) / 2 : 0;
+  return finding.bottleneck || finding.is_of_the_run ? counted_part(finding) * upper_bound(finding) * likely_part(finding) : 0;
 }
 
 std::vector<Finding>::iterator best_of(std::vector<Finding>& findings) {

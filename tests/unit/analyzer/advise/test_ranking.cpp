@@ -96,6 +96,10 @@ TEST(Ranking, AnOptionThatHardlyHelpsComesAfterTheCodeThatCosts) {
   const Finding decode = bound("input-decode", Bottleneck::Input, 10);
   EXPECT_EQ(first_of({decode, workers(1.13)}), "input-decode");
   EXPECT_EQ(first_of({decode, workers(2)}), "dataloader-workers");
+  Finding in_vain = decode;
+  in_vain.is_in_vain = true;
+  EXPECT_EQ(first_of({in_vain, workers(2)}), "input-decode") << "its whole bound counts";
+  EXPECT_EQ(first_of({in_vain, workers(12)}), "dataloader-workers");
 }
 
 // Epochs of eight batches: what starting workers would take is open, so that the interval holds a loss.
