@@ -267,7 +267,9 @@ double expected_recovery(const Finding& finding) {
   if (!finding.is_complaint()) return 0;
   const std::optional<predict::Prediction>& predicted = finding.alone ? finding.alone : finding.prediction;
   if (predicted) return counted_part(finding) * recovered(predicted->speedup.low);
-  return finding.bottleneck || finding.is_of_the_run ? counted_part(finding) * upper_bound(finding) * likely_part(finding) : 0;
+  return finding.bottleneck || finding.is_of_the_run
+             ? counted_part(finding) * upper_bound(finding) * likely_part(finding)
+             : 0;
 }
 
 std::vector<Finding>::iterator best_of(std::vector<Finding>& findings) {

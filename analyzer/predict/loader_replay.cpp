@@ -117,6 +117,19 @@ void quicken_think(LoaderReplayInput& recording) {
     for (BatchCost& batch : epoch.batches) batch.think_ns = std::min(batch.think_ns, quick_ns);
 }
 
+// Beside training that spins, fetches took workers 12 and 17% more CPU time than inline.
+constexpr double kMostLossBesideSpinning = 0.2;
+
+void fetch_without_company(LoaderReplayInput& recording) {
+  for (ReplayEpoch& epoch : recording.epochs) {
+    for (BatchCost& batch : epoch.batches) {
+      const double saved_ns = batch.cpu_ns * (1 - 1 / (1 + kMostLossBesideSpinning));
+      batch.cpu_ns -= saved_ns;
+      batch.service_ns = std::max(0.0, batch.service_ns - saved_ns);
+    }
+  }
+}
+
 // What the recording leaves open: each as the recording that would be right if it were so.
 std::vector<LoaderReplayInput> open_questions(const LoaderReplayInput& recording,
                                               const LoaderSetting& setting) {
@@ -141,6 +154,8 @@ std::vector<LoaderReplayInput> open_questions(const LoaderReplayInput& recording
   if (recording.think_cores_known && recording.think_cores > 1)
     result.emplace_back(recording).think_cores = 1;
   for (int looks : {kFewestLooks, kMostLooks}) result.emplace_back(recording).scheduling.looks = looks;
+  if (recording.quick_think_ns > 0 && setting.workers == 0)
+    fetch_without_company(result.emplace_back(recording));
   ask_restarts(recording, setting, result);
   if (recording.cores_low > 0) result.emplace_back(recording).cores = recording.cores_low;
   return result;

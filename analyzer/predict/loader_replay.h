@@ -112,6 +112,7 @@ struct LoaderReplayInput {
   // Of the consumer's work: waiting for a core that no other work of the job explains. On an idle machine the
   // core only has to wake up, which it need not where there is more to do.
   double think_delay_share = 0;
+  double quick_think_ns = 0;      // of the consumer's work that spins beside workers: as long without them
   double late_helpers_share = 0;  // of the consumer's work that follows a long sleep (late_helpers.h)
   double idle_cores = 0;          // of the machine meanwhile, 0 if not known
   bool is_throttled = false;      // by a CPU quota

@@ -14,11 +14,8 @@ constexpr double kComputes = 0.5;  // of its time
 constexpr double kNow = 1;         // ns; ticks are multiples that rounding may miss
 
 // How fast a thread advances when CPU work runs at `speed` (1: undisturbed). What is not CPU work is not
-// slowed. The threads of a parallel region wait for the slowest of them, spinning: the region loses twice.
-// Training on two cores took 15 ms a step alone and 60 ms beside two workers, where equal shares would have
-// made it 30.
+// slowed.
 double rate(double cpu_share, double speed) {
-  if (cpu_share > 1) return speed * speed;
   return 1 / (cpu_share / speed + 1 - cpu_share);
 }
 
@@ -54,6 +51,10 @@ RunQueues::RunQueues(double cores, size_t most_threads, const Scheduling& schedu
 
 double RunQueues::tick_after(double now_ns) const {
   return (std::floor((now_ns + kNow) / scheduling_.tick_ns) + 1) * scheduling_.tick_ns;
+}
+
+double RunQueues::rate_of(const Thread& thread, double speed) const {
+  return thread.cpu_share > 1 ? std::pow(speed, scheduling_.spinning_power) : rate(thread.cpu_share, speed);
 }
 
 // Threads that hardly compute, each on the core where it is, are in nobody's way.
@@ -145,7 +146,7 @@ double RunQueues::set_rates_of(const std::vector<Thread*>& running, size_t core,
   const double speed = common_speed(shares_, capacity);
   double used = 0;
   for (Thread* thread : meant) {
-    thread->rate = rate(thread->cpu_share, speed);
+    thread->rate = rate_of(*thread, speed);
     used += use(thread->cpu_share, speed);
   }
   return used;
@@ -159,7 +160,7 @@ void RunQueues::set_rates(const std::vector<Thread*>& running) {
   if (std::any_of(shares_.begin(), shares_.end(), [](double share) { return share > 1; })) {
     const double speed = common_speed(shares_, cores_);
     for (Thread* thread : running) {
-      thread->rate = rate(thread->cpu_share, speed);
+      thread->rate = rate_of(*thread, speed);
       used_ += use(thread->cpu_share, speed);
     }
     return;

@@ -183,8 +183,8 @@ void describe(Finding& finding, const RuleInput& input, const predict::BatchCost
   finding.ceiling_speedup = ceiling_without_input(input, input.rank.share(attribute::Group::Input));
 }
 
-// A pixel's neighbourhood of a compressed scene, a crop of a volume, a row of a file: the rest of what is read
-// and decoded for it is thrown away. Decoded once, the scenes of 5 MB made the program 27 times as fast.
+// A pixel's neighbourhood of a compressed scene, a crop of a volume, a row of a file: the rest of what is
+// read and decoded for it is thrown away. Decoded once, the scenes of 5 MB made the program 27 times as fast.
 void blame_reading(Finding& finding, const InputFacts& facts) {
   if (!facts.is_counted || facts.tensor_bytes == 0) return;
   const double read = double(facts.bytes_read), kept = double(facts.tensor_bytes);

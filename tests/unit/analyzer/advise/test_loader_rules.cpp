@@ -136,8 +136,8 @@ TEST(InputDecode, IsSilentWhereWorkersWait) {
   EXPECT_EQ(find(diagnose_loader(job), "input-decode"), nullptr);
 }
 
-// A neighbourhood of a pixel, for which a scene is read and decoded (hyperspectral-pixels of tests/abroad: two
-// workers 1.7 times as fast, the scenes in memory 27 times).
+// A neighbourhood of a pixel, for which a scene is read and decoded (hyperspectral-pixels of tests/abroad:
+// two workers 1.7 times as fast, the scenes in memory 27 times).
 TEST(InputDecode, KnowsWhatIsReadForNothing) {
   const auto job = [](uint64_t read) {
     LoaderJob made;
@@ -155,8 +155,9 @@ TEST(InputDecode, KnowsWhatIsReadForNothing) {
   };
   const Diagnosis whole_scenes = diagnose_loader(job(14'000'000)), crops = diagnose_loader(job(300'000));
   EXPECT_EQ(first_complaint(whole_scenes.findings)->id, "input-decode");
-  EXPECT_NE(find(whole_scenes, "input-decode")->fix.summary.find("13.4 MiB are read for each batch of 146 KiB"),
-            std::string::npos)
+  EXPECT_NE(
+      find(whole_scenes, "input-decode")->fix.summary.find("13.4 MiB are read for each batch of 146 KiB"),
+      std::string::npos)
       << find(whole_scenes, "input-decode")->fix.summary;
   EXPECT_EQ(first_complaint(crops.findings)->id, "dataloader-workers");
   ASSERT_NE(find(crops, "input-decode"), nullptr);
