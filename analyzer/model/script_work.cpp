@@ -45,6 +45,17 @@ bool calls_model(const StackFrame& frame) {
       kCallModels, [&](std::string_view part) { return frame.file.find(part) != std::string::npos; });
 }
 
+LoopLibraries loop_libraries(const Run& run, const std::vector<const WorkerStack*>& samples) {
+  LoopLibraries loops;
+  std::set<uint32_t> seen;
+  for (const WorkerStack* sample : samples) {
+    const auto text = run.texts.find(sample->text);
+    if (text != run.texts.end() && seen.insert(sample->text).second)
+      note_loops(frames_of(text->second), loops);
+  }
+  return loops;
+}
+
 bool is_transform(const StackFrame& frame) {
   return frame.file.find("/transforms/") != std::string::npos;
 }
@@ -74,7 +85,16 @@ bool runs_in_model(const std::vector<StackFrame>& frames) {
   return std::ranges::any_of(frames, calls_model) && std::ranges::none_of(frames, is_transform);
 }
 
-std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames) {
+void note_loops(const std::vector<StackFrame>& frames, LoopLibraries& loops) {
+  const auto outermost = std::find_if(frames.rbegin(), frames.rend(), calls_model);
+  for (auto frame = frames.rbegin(); frame != outermost && outermost != frames.rend(); ++frame) {
+    const std::string_view library = library_of(*frame);
+    const bool is_package = frame->file.find("-packages/") != std::string::npos;
+    if (is_package && !computes_model(*frame)) loops.emplace(library);
+  }
+}
+
+std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames, const LoopLibraries& loops) {
   const auto caller = std::ranges::find_if(frames, is_users);
   // Deep in a library a recorded stack does not reach the script.
   const bool is_cut = caller == frames.end() && frames.size() >= kRecordedFrames;
@@ -85,6 +105,7 @@ std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames) {
   for (auto frame = caller; frame != frames.begin();) {
     const std::string_view library = library_of(*--frame);
     if (library.empty() || is_one_of(kHoldLoops, library) || is_one_of(kPassOn, library)) continue;
+    if (loops.contains(library)) continue;
     return LibraryCall{std::string(library), is_cut ? StackFrame() : *caller};
   }
   return std::nullopt;
@@ -97,11 +118,13 @@ std::optional<ScriptWork> script_work(const Run& run, const Process& process,
   std::unordered_map<uint32_t, std::optional<LibraryCall>> known;
   std::map<std::string, double> libraries;
   FunctionTallies callers;
-  for (const WorkerStack* sample : training_samples(process, intervals)) {
+  const std::vector<const WorkerStack*> samples = training_samples(process, intervals);
+  const LoopLibraries loops = loop_libraries(run, samples);
+  for (const WorkerStack* sample : samples) {
     const auto text = run.texts.find(sample->text);
     if (text == run.texts.end()) continue;
     const auto [call, is_new] = known.try_emplace(sample->text);
-    if (is_new) call->second = library_call(frames_of(text->second));
+    if (is_new) call->second = library_call(frames_of(text->second), loops);
     const double weight = double(std::max<Ns>(0, sample->weight));
     ++work.samples;
     all += weight;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,12 @@ struct LibraryCall {
   std::string library;  // "sklearn"
   StackFrame caller;    // the script's line; without a file where the recorded stack does not reach it
 };
-std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames);
+// Libraries that hold the loop although no list names them: a function of theirs was seen to call the model
+// (a fit() of a library of models). What their own lines compute cannot be told from it, what they call can.
+using LoopLibraries = std::set<std::string, std::less<>>;
+void note_loops(const std::vector<StackFrame>& frames, LoopLibraries& loops);
+std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames,
+                                        const LoopLibraries& loops = {});
 
 struct ScriptWork {
   size_t samples = 0;   // of the training thread

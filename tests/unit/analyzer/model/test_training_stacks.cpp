@@ -88,6 +88,32 @@ TEST(LibraryCall, IsTheLibraryThatTheScriptCalled) {
             "json");
 }
 
+// deepctr_torch's fit() calls scikit-learn for its metrics in each step; "the work in deepctr_torch" was the
+// model, too.
+TEST(LibraryCall, IsWhatALibraryThatTrainsCalls) {
+  const std::string fit =
+      "/v/site-packages/deepctr_torch/models/basemodel.py:264 BaseModel.fit\n"
+      "/home/a/train.py:12 <module>";
+  LoopLibraries loops;
+  note_loops(frames_of("/v/site-packages/sklearn/metrics/_classification.py:3240 log_loss\n" + fit), loops);
+  EXPECT_TRUE(loops.empty());
+  note_loops(frames_of("/v/site-packages/torch/_tensor.py:500 Tensor.backward\n" + fit), loops);
+  EXPECT_EQ(loops, LoopLibraries{"deepctr_torch"});
+  const auto metric =
+      library_call(frames_of("/v/site-packages/sklearn/metrics/_classification.py:3240 log_loss\n"
+                             "/v/site-packages/deepctr_torch/models/basemodel.py:494 BaseModel._log_loss\n" +
+                             fit),
+                   loops);
+  ASSERT_TRUE(metric);
+  EXPECT_EQ(metric->library, "sklearn");
+  EXPECT_EQ(metric->caller.location(), "/home/a/train.py:12");
+  EXPECT_FALSE(library_call(frames_of("/v/site-packages/deepctr_torch/models/basemodel.py:430 "
+                                      "BaseModel.get_regularization_loss\n" +
+                                      fit),
+                            loops))
+      << "it may be the model";
+}
+
 TEST(UsersFrame, IsTheStartScriptWhereThereIsNothingElse) {
   const StackFrame start{"/v/bin/train", 8, "<module>"},
       torch{"/v/site-packages/torch/_tensor.py", 5, "backward"},
