@@ -21,6 +21,17 @@ std::optional<StackFrame> innermost_line(const Run& run, uint32_t text) {
   return std::nullopt;
 }
 
+std::optional<StackFrame> line_in_fetch(const Run& run, uint32_t text) {
+  const auto found = run.texts.find(text);
+  if (found == run.texts.end()) return std::nullopt;
+  const std::vector<StackFrame> frames = frames_of(found->second);
+  const auto fetch = std::ranges::find_if(frames, [](const StackFrame& frame) {
+    return frame.file.ends_with("/torch/utils/data/_utils/fetch.py");
+  });
+  const auto line = std::find_if_not(frames.begin(), fetch, is_torch_or_interpreter);
+  return fetch == frames.end() || line == fetch ? std::nullopt : std::optional(*line);
+}
+
 using FindLine = std::optional<StackFrame> (*)(const Run&, uint32_t text);
 std::vector<SeenFunction> functions_by(FindLine find, const Run& run, const Process& process,
                                        const std::vector<TimeSpan>& intervals) {
@@ -57,6 +68,11 @@ std::vector<SeenFunction> training_functions(const Run& run, const Process& proc
 std::vector<SeenFunction> innermost_functions(const Run& run, const Process& process,
                                               const std::vector<TimeSpan>& intervals) {
   return functions_by(innermost_line, run, process, intervals);
+}
+
+std::vector<SeenFunction> fetch_functions(const Run& run, const Process& process,
+                                          const std::vector<TimeSpan>& intervals) {
+  return functions_by(line_in_fetch, run, process, intervals);
 }
 
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process) {

@@ -28,6 +28,11 @@ std::vector<SeenFunction> training_functions(const Run& run, const Process& proc
 std::vector<SeenFunction> innermost_functions(const Run& run, const Process& process,
                                               const std::vector<TimeSpan>& intervals);
 
+// The same of the innermost functions outside torch and Python's own library that a DataLoader called in the
+// training thread to make a batch: of the dataset, or of collate_fn.
+std::vector<SeenFunction> fetch_functions(const Run& run, const Process& process,
+                                          const std::vector<TimeSpan>& intervals);
+
 // Of the whole recording.
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process);
 

@@ -6,6 +6,9 @@
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/io/printable.h"
+#include "analyzer/model/stacks.h"
+#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 
@@ -47,6 +50,39 @@ predict::LoaderReplayInput without_collating(const predict::LoaderReplayInput& r
   return changed;
 }
 
+// The function that takes most of the time in collate_fn: seen in the training thread, or in workers that
+// hardly do anything else.
+std::optional<model::SeenFunction> slow_function(const RuleInput& input, double share) {
+  constexpr double kMost = 0.5, kHardlyElse = 0.8;
+  const model::Loader* configured = input.configured_loader();
+  if (!configured) return std::nullopt;
+  const auto loader = uint32_t(configured - input.process.loaders.data());
+  std::vector<model::SeenFunction> functions;
+  if (input.loader->setting.workers == 0) {
+    std::vector<model::TimeSpan> collating;
+    for (const model::LoaderEpoch& epoch : input.process.epochs)
+      for (const model::Batch& batch : epoch.batches)
+        if (epoch.loader == loader && batch.collate_ns > 0)
+          collating.push_back({batch.fetch.end - batch.collate_ns, batch.fetch.end});
+    functions = model::fetch_functions(input.run, input.process, collating);
+  } else if (share >= kHardlyElse) {
+    functions = model::worker_activity(input.run, input.process, loader).functions;
+  }
+  if (functions.empty() || functions.front().samples < model::kLeastStackSamples) return std::nullopt;
+  return functions.front().share >= kMost ? std::optional(functions.front()) : std::nullopt;
+}
+
+void name_function(Finding& finding, const model::SeenFunction& slow) {
+  const std::string name = io::printable(slow.frame.function), place = io::printable(slow.frame.location());
+  finding.evidence.push_back(
+      {fmt::format("of it in {} ({})", name, place), 100 * slow.share, "% of the stack samples"});
+  if (model::is_users(slow.frame)) return;  // collate_fn itself, or a part of it
+  finding.fix.summary = fmt::format(
+      "Take {} out of collate_fn: do its work once when the data are prepared, or in the dataset, and return "
+      "tensors of one shape",
+      name);
+}
+
 std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
   const InputFacts& facts = *input.facts;
   const double share = facts.fetch_ns > 0 ? facts.collate_ns / facts.fetch_ns : 0;
@@ -69,6 +105,7 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
   finding.fix.summary =
       "Return tensors of one shape from the dataset, so that collate is a single torch.stack";
   finding.fix.snippet = "def collate_fn(samples): return torch.stack(samples)";
+  if (const auto slow = slow_function(input, share)) name_function(finding, *slow);
   finding.prediction = loader_prediction(input, changed, input.loader_check, setting);
   if (finding.prediction)
     finding.prediction->assumptions.emplace_back(

@@ -88,6 +88,25 @@ TEST(LibraryCall, IsTheLibraryThatTheScriptCalled) {
             "json");
 }
 
+// sentence-transformers tokenizes in collate_fn; default_collate has nothing of its own, and a step is no
+// fetch.
+TEST_F(TrainingStacks, KnowWhatMakesABatch) {
+  const std::string fetch =
+      "\n/v/site-packages/torch/utils/data/_utils/fetch.py:57 _MapDatasetFetcher.fetch\n/home/a/train.py:42 "
+      "main";
+  run.texts[1] =
+      "/v/site-packages/transformers/tokenization.py:9 encode\n"
+      "/v/site-packages/sentence_transformers/fit.py:7 collate" +
+      fetch;
+  run.texts[2] = "/v/site-packages/torch/utils/data/_utils/collate.py:9 default_collate" + fetch;
+  run.texts[3] = "/home/a/train.py:42 main";
+  for (Ns time = 0; time < 300; time += 10) see(time, 1 + uint32_t(time / 10) % 3);
+  const std::vector<SeenFunction> functions = fetch_functions(run, process, {{0, 300}});
+  ASSERT_EQ(functions.size(), 1u);
+  EXPECT_EQ(functions[0].frame.function, "encode");
+  EXPECT_EQ(functions[0].samples, 10u);
+}
+
 // deepctr_torch's fit() calls scikit-learn for its metrics in each step; "the work in deepctr_torch" was the
 // model, too.
 TEST(LibraryCall, IsWhatALibraryThatTrainsCalls) {
