@@ -117,21 +117,24 @@ class NoGain {
     const int workers = setting.workers;
     if (workers < 1) return;
     const WorkerBound bound = worker_bound(input_, *input_.loader, setting);
-    const std::string words = fmt::format("more than {} worker{}", workers, workers == 1 ? "" : "s");
+    const auto more_than = [](int count) {
+      return fmt::format("more than {} worker{}", count, count == 1 ? "" : "s");
+    };
     const int within = std::min(2 * workers, bound.most);
     const size_t before = result_.size();
     if (within > workers)
-      add({LoaderOption::kNumWorkers, words, [=](auto& more) { more.workers = within; }, ""});
+      add({LoaderOption::kNumWorkers, more_than(workers), [=](auto& more) { more.workers = within; }, ""});
     if (result_.size() > before && within == 2 * workers) return;
     const int most = std::max(workers, within);
     const size_t said = result_.size();
     for (const int beyond : {4 * most, std::max(4 * most, kMostWorkers)}) {
       if (result_.size() > said) return;
-      add({LoaderOption::kNumWorkers, fmt::format("more than {} workers", most),
-           [=](auto& more) { more.workers = beyond; }, bound.cause});
+      add({LoaderOption::kNumWorkers, more_than(most), [=](auto& more) { more.workers = beyond; },
+           bound.cause});
     }
     if (result_.size() == before)
-      add({LoaderOption::kNumWorkers, words, [=](auto& more) { more.workers = 2 * workers; }, ""});
+      add({LoaderOption::kNumWorkers, more_than(workers), [=](auto& more) { more.workers = 2 * workers; },
+           ""});
   }
 
   void try_longer_buffer(const predict::LoaderSetting& all) {

@@ -348,6 +348,64 @@ print(json.dumps({"steps": 0}))
     assert (watched.returncode, watched.stderr) == (0, "")
 
 
+PATCHES = """
+import copy, functools, inspect, pickle, types
+import torch
+from torch.utils.data import DataLoader
+from torch.utils.data import dataloader as module
+from torch.utils.data._utils import fetch
+
+def forward(kept, original):
+    @functools.wraps(original)
+    def patched(self, *args, **kwargs):
+        return getattr(self, kept)(*args, **kwargs)
+    return patched
+
+classes = [DataLoader, module._BaseDataLoaderIter, module._SingleProcessDataLoaderIter, module._MultiProcessingDataLoaderIter,
+           fetch._BaseDatasetFetcher, fetch._MapDatasetFetcher, fetch._IterableDatasetFetcher]
+methods = [(owner, name) for owner in classes for name, value in list(vars(owner).items())
+           if inspect.isroutine(value) and name not in ("__getattr__", "__setattr__", "__del__", "__class_getitem__") and not isinstance(value, (staticmethod, classmethod))]
+for owner, name in methods:
+    method = getattr(owner, name)
+    print(owner.__name__, method.__name__, method.__qualname__, method.__module__, inspect.signature(method), len(inspect.getsource(method)))
+    assert pickle.loads(pickle.dumps(method)) is method and copy.deepcopy(method) is method
+    assert getattr(method, "mark", None) is None
+    method.mark = 7
+    assert getattr(owner, name).mark == 7
+    del method.mark
+    assert callable(types.FunctionType(method.__code__, {}, closure=method.__closure__))
+# As two libraries would, one after the other; then what the first kept goes by a third name.
+for library in ("one", "two"):
+    for owner, name in methods:
+        kept = f"_kept_{library}_{owner.__name__}_{name}"
+        setattr(owner, kept, getattr(owner, name))
+        if library == "one":
+            setattr(owner, kept + "_again", getattr(owner, kept))
+        setattr(owner, name, forward(kept + "_again" * (library == "one"), getattr(owner, name)))
+for workers in (0, 2):
+    loader = DataLoader(list(range(10)), batch_size=4, num_workers=workers, persistent_workers=workers > 0)
+    for epoch in range(2):
+        print([batch.tolist() for batch in loader])
+class Other:
+    length = module._BaseDataLoaderIter.__next__
+try:
+    Other().length()
+except AttributeError as error:
+    print(error)
+"""
+
+
+def test_patches_of_other_libraries_bind_as_without_us(run_plain, injected_environment, tmp_path):
+    """SpeechBrain keeps `Iter.__init__` as `Iter.__old_init__`; its jobs ended with a TypeError."""
+    script = tmp_path / "script.py"
+    script.write_text(PATCHES)
+    plain = run_plain([sys.executable, script])
+    watched = subprocess.run([sys.executable, script], env=injected_environment, capture_output=True, text=True, timeout=180)
+    assert plain.returncode == 0, plain.stderr
+    assert (watched.returncode, watched.stdout, watched.stderr) == (0, plain.stdout, plain.stderr)
+    assert plain.stdout.count("[0, 1, 2, 3]") == 4
+
+
 def test_compiled_optimizer_step_is_still_traced_by_dynamo(run_plain, injected_environment, tmp_path):
     """Our hooks in the optimizer must not break a full graph that compiles without us."""
     script = tmp_path / "script.py"

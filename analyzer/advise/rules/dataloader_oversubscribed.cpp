@@ -121,12 +121,17 @@ std::optional<Finding> faster_with_fewer(const RuleInput& input) {
 
   setting.workers = best;
   Finding finding = make_finding(kDataloaderOversubscribed, input, 1 - best_ms / now);
-  finding.title = fmt::format("Worker count: {} worker{} cost more than they save, {} faster", workers,
-                              workers == 1 ? "" : "s", best == 0 ? "none is" : fmt::format("{} are", best));
+  const std::string cost = workers == 1 ? "1 worker costs more than it saves"
+                                        : fmt::format("{} workers cost more than they save", workers);
+  const std::string faster = best == 0   ? "none is faster"
+                             : best == 1 ? "1 is faster"
+                                         : fmt::format("{} are faster", best);
+  finding.title = fmt::format("Worker count: {}, {}", cost, faster);
   const InputFacts& facts = *input.facts;
   finding.evidence = {{"time to make a batch", facts.per_batch(facts.fetch_ns) / 1e6, "ms"},
                       {"transfer from worker to trainer, at least", facts.transfer_ns / 1e6, "ms a batch"},
                       {"CPU that workers and training got", input.loader->cores, "cores"}};
+  finding.bottleneck = attribute::Bottleneck::Input;  // also where most of it is waiting for a core
   propose(finding, input, {LoaderOption::kNumWorkers, best});
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   if (!finding.prediction) return std::nullopt;

@@ -29,6 +29,7 @@ const char* load_api() noexcept {
   }
   if (!find(api.is_finalizing, "Py_IsFinalizing")) find(api.is_finalizing, "_Py_IsFinalizing");
   if (!find(api.none, "_Py_NoneStruct")) return "_Py_NoneStruct";
+  if (!find(api.object_type, "PyBaseObject_Type")) return "PyBaseObject_Type";
   g_api = api;
   return nullptr;
 }

@@ -78,7 +78,9 @@ inline constexpr int kOneObject = 0x8;  // METH_O
   X(PyObject*, PyUnicode_InternFromString, (const char*))             \
   X(PyObject*, PyCFunction_NewEx, (MethodDef*, PyObject*, PyObject*)) \
   X(void*, PyCFunction_GetFunction, (PyObject*))                      \
-  X(PyObject*, PyInstanceMethod_New, (PyObject*))                     \
+  X(PyObject*, PyMethod_New, (PyObject*, PyObject*))                  \
+  X(PyObject*, PyType_FromSpec, (void*))                              \
+  X(PyObject*, PyObject_GenericGetAttr, (PyObject*, PyObject*))       \
   X(PyObject*, PyModule_New, (const char*))                           \
   X(PyObject*, PyWeakref_NewRef, (PyObject*, PyObject*))              \
   X(PyObject*, PyImport_GetModuleDict, ())                            \
@@ -94,6 +96,7 @@ struct Api {
   void* (*current_thread_state)() = nullptr;  // PyThreadState_GetUnchecked (3.13) and its older name
   int (*is_finalizing)() = nullptr;           // may stay null: Py_IsFinalizing is public since 3.13 only
   PyObject* none = nullptr;
+  PyObject* object_type = nullptr;
 };
 extern constinit Api g_api;
 

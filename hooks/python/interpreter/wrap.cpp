@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks/python/interpreter/wrap.h"
 
+#include "hooks/python/interpreter/method.h"
+
 namespace gpuwatch::hooks::python {
 
 bool is_function_of(PyObject* function, const MethodDef& def) noexcept {
@@ -14,10 +16,10 @@ bool wrap_method(PyObject* module, Wrapper& wrapper) noexcept {
   if (!owner) return false;
   const Ref original = attribute(owner.get(), wrapper.method.name);
   if (!original) return false;
-  // Read from its class, an instancemethod is the C function inside it.
-  if (is_function_of(original.get(), wrapper.method)) return true;
+  PyObject* const ours = function_of_method(original.get());
+  if (ours && is_function_of(ours, wrapper.method)) return true;
   const Ref function(g_api.PyCFunction_NewEx(&wrapper.method, original.get(), nullptr));
-  const Ref method(function ? g_api.PyInstanceMethod_New(function.get()) : nullptr);
+  const Ref method = function ? make_method(function.get(), original.get()) : Ref();
   const bool is_set =
       method && g_api.PyObject_SetAttrString(owner.get(), wrapper.method.name, method.get()) == 0;
   if (!is_set) g_api.PyErr_Clear();
