@@ -349,7 +349,7 @@ print(json.dumps({"steps": 0}))
 
 
 PATCHES = """
-import copy, functools, inspect, pickle, types
+import copy, functools, inspect, pickle, types, weakref
 import torch
 from torch.utils.data import DataLoader
 from torch.utils.data import dataloader as module
@@ -369,6 +369,8 @@ for owner, name in methods:
     method = getattr(owner, name)
     print(owner.__name__, method.__name__, method.__qualname__, method.__module__, inspect.signature(method), len(inspect.getsource(method)))
     assert pickle.loads(pickle.dumps(method)) is method and copy.deepcopy(method) is method
+    assert weakref.ref(method)() is method and {method: 1}[getattr(owner, name)] == 1
+    print(repr(method).split(" at 0x")[0])
     assert getattr(method, "mark", None) is None
     method.mark = 7
     assert getattr(owner, name).mark == 7

@@ -18,6 +18,7 @@ using attribute::Category;
 
 constexpr double kLeastRunDelay = 0.10;
 constexpr double kSameSpeed = 1.01;
+constexpr double kWorthFewer = 1.05;
 constexpr double kThreadsOfWorker = 2;
 constexpr double kParallel = 1.5;
 constexpr double kLeastStall = 0.05;
@@ -27,6 +28,9 @@ constexpr Threshold kThresholds[] = {
      "an idle core shows 1 to 3%, two workers on 0.9 cores showed 50%"},
     {"step time with fewer workers", kSameSpeed, "times the step time now",
      "a smaller difference cannot be measured in a run"},
+    {"step time now, where fewer workers are faster", kWorthFewer, "times that with fewer",
+     "3% does not pay for what workers hide on a slower day: a job that hardly waited was told to drop its "
+     "only one"},
     {"threads of a worker", kThreadsOfWorker, "threads",
      "a PyTorch worker has a main thread and one that sends batches"},
     {"CPU time of the workers", kParallel, "times that of making batches",
@@ -117,7 +121,7 @@ std::optional<Finding> faster_with_fewer(const RuleInput& input) {
     best_ms = ms;
     best = setting.workers;
   }
-  if (now < best_ms * kLeastSpeedup) return std::nullopt;
+  if (now < best_ms * kWorthFewer) return std::nullopt;
 
   setting.workers = best;
   Finding finding = make_finding(kDataloaderOversubscribed, input, 1 - best_ms / now);

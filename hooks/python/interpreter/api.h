@@ -52,6 +52,7 @@ inline constexpr int kOneObject = 0x8;  // METH_O
   X(PyObject*, PyObject_CallFunctionObjArgs, (PyObject*, ...))        \
   X(PyObject*, PyObject_Call, (PyObject*, PyObject*, PyObject*))      \
   X(PyObject*, PyObject_Type, (PyObject*))                            \
+  X(PyObject*, PyObject_Repr, (PyObject*))                            \
   X(int, PyObject_IsTrue, (PyObject*))                                \
   X(SsizeT, PyObject_Size, (PyObject*))                               \
   X(PyObject*, PySequence_GetItem, (PyObject*, SsizeT))               \

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks/python/interpreter/method.h"
 
+#include <cstddef>
 #include <cstring>
 
 namespace gpuwatch::hooks::python {
@@ -19,12 +20,23 @@ struct TypeSpec {
   unsigned flags;
   TypeSlot* slots;
 };
-constexpr int kCall = 50, kDescriptorGet = 54, kGetAttribute = 58, kMethods = 64, kSetAttribute = 69;
+constexpr int kCall = 50, kDescriptorGet = 54, kGetAttribute = 58, kMethods = 64, kRepr = 66,
+              kSetAttribute = 69, kMembers = 72;
+
+struct MemberDef {  // PyMemberDef
+  const char* name;
+  int type;
+  SsizeT offset;
+  int flags;
+  const char* doc;
+};
+constexpr int kSsizeT = 19, kReadOnly = 1;  // T_PYSSIZET, READONLY
 
 // Behind the object's header, whose size is the interpreter's (another one without the GIL).
 struct Parts {
   PyObject* function;
   PyObject* original;
+  void* weak_references;  // the interpreter's
 };
 
 constinit PyObject* g_type = nullptr;
@@ -65,6 +77,10 @@ int set_attribute(PyObject* self, PyObject* name, PyObject* value) {
   return bytes ? g_api.PyObject_SetAttrString(parts_of(self).original, bytes, value) : -1;
 }
 
+PyObject* repr(PyObject* self) {
+  return g_api.PyObject_Repr(parts_of(self).original);
+}
+
 PyObject* reduce(PyObject* self, PyObject*) {
   return attribute(parts_of(self).original, "__qualname__").release();
 }
@@ -81,11 +97,16 @@ bool make_type() noexcept {
   if (g_type) return true;
   g_header_size = long_attribute(g_api.object_type, "__basicsize__", 0);
   if (g_header_size <= 0) return false;
+  MemberDef members[] = {{"__weaklistoffset__", kSsizeT,
+                          g_header_size + SsizeT{offsetof(Parts, weak_references)}, kReadOnly, nullptr},
+                         {}};
   TypeSlot slots[] = {{kCall, address(call)},
                       {kDescriptorGet, address(bind)},
                       {kGetAttribute, address(get_attribute)},
                       {kSetAttribute, address(set_attribute)},
                       {kMethods, g_methods},
+                      {kMembers, members},
+                      {kRepr, address(repr)},
                       {0, nullptr}};
   TypeSpec spec{"gpuwatch.method", int(g_header_size + long{sizeof(Parts)}), 0, 0, slots};
   g_type = g_api.PyType_FromSpec(&spec);
@@ -98,7 +119,8 @@ Ref make_method(PyObject* function, PyObject* original) noexcept {
   if (!make_type()) return Ref();
   Ref method(g_api.PyObject_CallFunctionObjArgs(g_type, nullptr));
   if (!method) return Ref();
-  parts_of(method.get()) = {Ref::of_borrowed(function).release(), Ref::of_borrowed(original).release()};
+  parts_of(method.get()) = {Ref::of_borrowed(function).release(), Ref::of_borrowed(original).release(),
+                            nullptr};
   g_api.Py_IncRef(method.get());  // never deallocated
   return method;
 }
