@@ -29,7 +29,7 @@ constexpr Threshold kThresholds[] = {
     {"step time with fewer workers", kSameSpeed, "times the step time now",
      "a smaller difference cannot be measured in a run"},
     {"step time now, where fewer workers are faster", kWorthFewer, "times that with fewer",
-     "3% does not pay for what workers hide on a slower day: a job that hardly waited was told to drop its "
+     "3% does not pay for what workers hide on a slower day: a job that hardly waited would have lost its "
      "only one"},
     {"threads of a worker", kThreadsOfWorker, "threads",
      "a PyTorch worker has a main thread and one that sends batches"},
