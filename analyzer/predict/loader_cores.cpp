@@ -265,22 +265,39 @@ bool is_of_one_size(const LoaderReplayInput& recording) {
   return model::quantile(bytes, 10) * kSpread >= model::median(bytes);
 }
 
+// When any worker made a batch. Sorted, disjoint.
+std::vector<model::TimeSpan> at_work(const LoaderEpoch& epoch) {
+  std::vector<model::TimeSpan> fetches, merged;
+  for (const Batch& batch : epoch.batches)
+    if (was_fetched(batch)) fetches.push_back(batch.fetch);
+  std::ranges::sort(fetches, {}, &model::TimeSpan::begin);
+  for (const model::TimeSpan& fetch : fetches) {
+    if (merged.empty() || merged.back().end < fetch.begin)
+      merged.push_back(fetch);
+    else
+      merged.back().end = std::max(merged.back().end, fetch.end);
+  }
+  return merged;
+}
+
 // From one batch to the next call of next() while hardly any worker made a batch: at the end of an epoch, or
 // where they were ahead.
 std::vector<double> think_alone(const std::vector<const LoaderEpoch*>& epochs) {
   constexpr double kHardly = 0.1;  // of the time
   std::vector<double> times;
   for (const LoaderEpoch* epoch : epochs) {
-    std::vector<const Batch*> taken;
+    std::vector<model::TimeSpan> nexts;
     for (const Batch& batch : epoch->batches)
-      if (was_taken(batch)) taken.push_back(&batch);
-    std::ranges::sort(taken, {}, [](const Batch* batch) { return batch->next.begin; });
-    for (size_t i = 0; i + 1 < taken.size(); ++i) {
-      const Ns begin = taken[i]->next.end, end = taken[i + 1]->next.begin;
+      if (was_taken(batch)) nexts.push_back(batch.next);
+    std::ranges::sort(nexts, {}, &model::TimeSpan::begin);
+    const std::vector<model::TimeSpan> work = at_work(*epoch);
+    auto first = work.begin();
+    for (size_t i = 0; i + 1 < nexts.size(); ++i) {
+      const Ns begin = nexts[i].end, end = nexts[i + 1].begin;
+      while (first != work.end() && first->end <= begin) ++first;
       Ns beside = 0;
-      for (const Batch& batch : epoch->batches)
-        if (was_fetched(batch))
-          beside += std::max<Ns>(0, std::min(end, batch.fetch.end) - std::max(begin, batch.fetch.begin));
+      for (auto span = first; span != work.end() && span->begin < end; ++span)
+        beside += std::min(end, span->end) - std::max(begin, span->begin);
       if (double(beside) <= kHardly * double(end - begin)) times.push_back(double(end - begin));
     }
   }

@@ -265,17 +265,19 @@ void move_to_own_stream(StreamReplayInput& recording, const EventFilter& which) 
 
 void copy_before_synchronizations(StreamReplayInput& recording, const EventFilter& which) {
   std::vector<HostEvent>& events = recording.events;
-  size_t behind_launch = 0;  // the first event after the last one that enqueued something else
-  for (size_t i = 0; i < events.size(); ++i) {
-    if (events[i].op_count == 0) continue;
-    if (!which(events[i])) {
-      behind_launch = i + 1;
-      continue;
+  // Between two events that enqueue something else, up to the last copy.
+  for (size_t begin = 0, i = 0, end = 0; i <= events.size(); ++i) {
+    const bool is_copy = i < events.size() && events[i].op_count > 0 && which(events[i]);
+    if (is_copy) end = i + 1;
+    if (is_copy || (i < events.size() && events[i].op_count == 0)) continue;
+    if (end > begin) {
+      const auto from = events.begin() + ptrdiff_t(begin), to = events.begin() + ptrdiff_t(end);
+      const auto waits =
+          std::stable_partition(from, to, [](const HostEvent& e) { return e.role != HostRole::kSync; });
+      if (waits != to)
+        std::for_each(from, waits, [&](HostEvent& event) { event.step = std::min(event.step, waits->step); });
     }
-    const auto begin = events.begin() + ptrdiff_t(behind_launch), end = events.begin() + ptrdiff_t(i) + 1;
-    const auto waits = std::stable_partition(
-        begin, end, [](const HostEvent& event) { return event.role != HostRole::kSync; });
-    if (waits != end) std::for_each(begin, waits, [&](HostEvent& event) { event.step = waits->step; });
+    begin = i + 1;
   }
 }
 

@@ -63,7 +63,8 @@ std::optional<model::SeenFunction> slow_function(const RuleInput& input, double 
     for (const model::LoaderEpoch& epoch : input.process.epochs)
       for (const model::Batch& batch : epoch.batches)
         if (epoch.loader == loader && batch.collate_ns > 0)
-          collating.push_back({batch.fetch.end - batch.collate_ns, batch.fetch.end});
+          collating.push_back(
+              {batch.fetch.end - std::min(batch.collate_ns, batch.fetch.length()), batch.fetch.end});
     functions = model::fetch_functions(input.run, input.process, collating);
   } else if (share >= kHardlyElse) {
     functions = model::worker_activity(input.run, input.process, loader).functions;

@@ -69,10 +69,12 @@ bool copies(const RuleInput& input, const predict::HostEvent& event, trace::Reco
 // Work on results that the host waits for right before it (a metric's `.tolist()`) needs them no longer.
 void drop_results(const RuleInput& input, HostWork& work) {
   std::vector<bool> drops(work.without.events.size());
+  size_t done = 0;  // what lies before is of other work
   for (const size_t place : work.places) {
     size_t first = place;
-    while (first > 0 && work.without.events[first - 1].role == predict::HostRole::kSync) --first;
-    if (first == 0 ||
+    while (first > done && work.without.events[first - 1].role == predict::HostRole::kSync) --first;
+    const bool is_first = first == std::exchange(done, place);
+    if (is_first ||
         !copies(input, work.without.events[first - 1], trace::RecordKind::CopyD2H, kLeastResultBytes))
       continue;
     std::fill(drops.begin() + ptrdiff_t(first) - 1, drops.begin() + ptrdiff_t(place), true);
@@ -91,7 +93,8 @@ void pin_batches(const RuleInput& input, HostWork& work) {
   const predict::EventFilter is_pageable = pageable.filter();
   std::vector<bool> pins(work.without.events.size());
   for (const size_t place : work.places)
-    for (size_t i = place; i < pins.size() && is_pageable(work.without.events[i]); ++i) pins[i] = true;
+    for (size_t i = place; i < pins.size() && !pins[i] && is_pageable(work.without.events[i]); ++i)
+      pins[i] = true;
   const predict::HostEvent* const events = work.without.events.data();
   predict::make_asynchronous(
       work.without, [&](const predict::HostEvent& event) { return pins[size_t(&event - events)]; },

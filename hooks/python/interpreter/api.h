@@ -48,6 +48,7 @@ inline constexpr int kOneObject = 0x8;  // METH_O
   X(void, PyErr_Restore, (PyObject*, PyObject*, PyObject*))           \
   X(PyObject*, PyObject_GetAttr, (PyObject*, PyObject*))              \
   X(PyObject*, PyObject_GetAttrString, (PyObject*, const char*))      \
+  X(int, PyObject_SetAttr, (PyObject*, PyObject*, PyObject*))         \
   X(int, PyObject_SetAttrString, (PyObject*, const char*, PyObject*)) \
   X(PyObject*, PyObject_CallFunctionObjArgs, (PyObject*, ...))        \
   X(PyObject*, PyObject_Call, (PyObject*, PyObject*, PyObject*))      \

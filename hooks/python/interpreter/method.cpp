@@ -64,8 +64,8 @@ bool is_of_the_type(const char* name) noexcept {
 
 PyObject* get_attribute(PyObject* self, PyObject* name) {
   const char* const bytes = text(name);
-  if (!bytes || is_of_the_type(bytes)) return g_api.PyObject_GenericGetAttr(self, name);
-  if (std::strcmp(bytes, "__wrapped__") == 0) {  // inspect looks at the source of this
+  if (bytes && is_of_the_type(bytes)) return g_api.PyObject_GenericGetAttr(self, name);
+  if (bytes && std::strcmp(bytes, "__wrapped__") == 0) {  // inspect looks at the source of this
     const Ref inner = attribute(parts_of(self).original, "__wrapped__");
     return Ref::of_borrowed(inner ? inner.get() : parts_of(self).original).release();
   }
@@ -73,8 +73,7 @@ PyObject* get_attribute(PyObject* self, PyObject* name) {
 }
 
 int set_attribute(PyObject* self, PyObject* name, PyObject* value) {
-  const char* const bytes = text(name);
-  return bytes ? g_api.PyObject_SetAttrString(parts_of(self).original, bytes, value) : -1;
+  return g_api.PyObject_SetAttr(parts_of(self).original, name, value);
 }
 
 PyObject* repr(PyObject* self) {
@@ -82,7 +81,7 @@ PyObject* repr(PyObject* self) {
 }
 
 PyObject* reduce(PyObject* self, PyObject*) {
-  return attribute(parts_of(self).original, "__qualname__").release();
+  return g_api.PyObject_GetAttrString(parts_of(self).original, "__qualname__");
 }
 constexpr int kNoArguments = 0x4;  // METH_NOARGS
 constinit MethodDef g_methods[] = {{"__reduce__", reduce, kNoArguments, nullptr},
