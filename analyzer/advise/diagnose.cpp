@@ -82,6 +82,13 @@ bool rests_on_loader(const RuleInput& input, const Finding& finding) {
   return input.rank.time(attribute::Bottleneck::Input) > input.rank.time(attribute::Bottleneck::Host);
 }
 
+// A complaint rests on the replay of the loader, or on that of the GPU's timeline.
+bool is_used(const RuleInput& input, const std::vector<Finding>& findings, bool is_loader) {
+  return std::ranges::any_of(findings, [&](const Finding& finding) {
+    return finding.is_complaint() && rests_on_loader(input, finding) == is_loader;
+  });
+}
+
 void state_doubt(const RuleInput& input, const std::vector<Finding>& findings, const char* what,
                  bool is_loader, Diagnosis& diagnosis) {
   const predict::ReplayCheck& check = is_loader ? input.loader_check : input.stream_check;
@@ -96,15 +103,26 @@ void state_doubt(const RuleInput& input, const std::vector<Finding>& findings, c
                 "The simulated replay of the {} misses the unchanged run by {:.0f}%: gains that rest "
                 "on it are upper bounds, not predictions.",
                 what, 100 * std::abs(check.error()));
+  diagnosis.limits.push_back({std::move(sentence), is_used(input, findings, is_loader)});
+}
+
+// A replay with a part that was fitted to the recorded run is not checked by it.
+void state_fit(const RuleInput& input, const std::vector<Finding>& findings, Diagnosis& diagnosis) {
+  if (!input.loader || input.loader->quick_think_ns <= 0) return;
   const bool is_used = std::ranges::any_of(findings, [&](const Finding& finding) {
-    return finding.is_complaint() && rests_on_loader(input, finding) == is_loader;
+    return finding.is_complaint() && rests_on_loader(input, finding);
   });
-  diagnosis.limits.push_back({std::move(sentence), is_used});
+  diagnosis.limits.push_back(
+      {"What training loses beside the workers is fitted to the recorded run: the model error says nothing "
+       "of "
+       "it.",
+       is_used});
 }
 
 // What the replays were off by, and which of them the first gain rests on.
 void state_replay(const RuleInput& input, const std::vector<Finding>& findings, Diagnosis& diagnosis) {
   state_doubt(input, findings, "data loader", true, diagnosis);
+  state_fit(input, findings, diagnosis);
   if (input.loader_check.steps == 0 || input.loader_check.steps >= predict::kLeastReplaySteps)
     state_doubt(input, findings, "GPU timeline", false, diagnosis);
   const Finding* first = first_complaint(findings);

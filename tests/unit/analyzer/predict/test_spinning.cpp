@@ -3,6 +3,7 @@
 // beside one worker, and 31.6 with the batch that it then makes itself (46 with the worker).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "analyzer/predict/loader_cores.h"
@@ -52,6 +53,10 @@ TEST(Spinning, IsWhatParallelTrainingLosesBesideWorkers) {
   const Estimate alone = replay_estimate(recording, {.workers = 0});
   EXPECT_NEAR(alone.expected, kAloneMs + 0.9 * kFetchMs, 1);
   EXPECT_LE(alone.low, 32) << "a fetch takes less CPU time without company";
+  const std::vector<std::string> assumed = assumptions(recording, {.workers = 0});
+  EXPECT_TRUE(std::ranges::any_of(assumed, [](const std::string& line) {
+    return line.find("fitted to the recorded step") != line.npos;
+  })) << "a fit is no check";
 }
 
 // Texts of all lengths: the quick steps are those with little to do.
