@@ -109,14 +109,11 @@ void state_doubt(const RuleInput& input, const std::vector<Finding>& findings, c
 // A replay with a part that was fitted to the recorded run is not checked by it.
 void state_fit(const RuleInput& input, const std::vector<Finding>& findings, Diagnosis& diagnosis) {
   if (!input.loader || input.loader->quick_think_ns <= 0) return;
-  const bool is_used = std::ranges::any_of(findings, [&](const Finding& finding) {
-    return finding.is_complaint() && rests_on_loader(input, finding);
-  });
   diagnosis.limits.push_back(
-      {"What training loses beside the workers is fitted to the recorded run: the model error says nothing "
+      {"What training loses next to the workers is fitted to the recorded run: the model error says nothing "
        "of "
        "it.",
-       is_used});
+       is_used(input, findings, true)});
 }
 
 // What the replays were off by, and which of them the first gain rests on.
