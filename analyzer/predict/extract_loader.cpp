@@ -274,11 +274,11 @@ std::vector<std::string> assumptions(const LoaderReplayInput& recording, LoaderS
   if (is_short && setting.workers > 0 && setting.persistent && !recording.restart.is_warm_seen)
     result.push_back("persistent workers begin an epoch within 5 ms (assumed: this run had none)");
   if (recording.quick_think_ns > 0)
-    result.push_back(
-        fmt::format("training takes {:.3g} ms a batch while no worker computes; what it loses beside them is "
-                    "fitted to the "
-                    "recorded step, so that the model error says nothing of it",
-                    recording.quick_think_ns / 1e6));
+    result.push_back(fmt::format(
+        "training takes {:.3g} ms a batch while no worker computes; what it loses next to them is "
+        "fitted to the "
+        "recorded step, so that the model error says nothing of it",
+        recording.quick_think_ns / 1e6));
   if (!setting.in_order && recorded.in_order) result.push_back("the order of batches may change");
   if (setting.pin && recording.pin_ns <= 0)
     result.push_back("pinning a batch takes no time (assumed: this run pinned none)");
