@@ -34,6 +34,11 @@ std::string stop_sentence(const io::TraceFile& file) {
                          name);
     case trace::StopReason::DiskFull:
       return fmt::format("{}: recording stopped because the disk was full", name);
+    case trace::StopReason::DiskReserve:
+      return fmt::format(
+          "{}: recording stopped because the last 5% of the disk (at least 1 GiB, at most 20 GiB) is left to "
+          "the job; set GPUWATCH_OUT to a disk with more space",
+          name);
     case trace::StopReason::FileSizeLimit:
       return fmt::format("{}: recording stopped at the limit for file sizes (ulimit -f)", name);
     default:

@@ -122,8 +122,10 @@ bool refuse(const char* what, const char* where, int error) noexcept {
       line.add("read-only file system");
       break;
     case ENOSPC:
+      line.add("the last 5% of a disk, at least 1 GiB, is left to the job");
+      break;
     case EDQUOT:
-      line.add("no space left");
+      line.add("disk quota used up");
       break;
     case EFBIG:
       line.add("file size limit of this process, ulimit -f");
@@ -138,7 +140,7 @@ bool refuse(const char* what, const char* where, int error) noexcept {
       line.add("error ").add(static_cast<uint64_t>(error));
       break;
   }
-  line.add("); set GPUWATCH_OUT to a writable directory");
+  line.add("); set GPUWATCH_OUT to another directory");
   base::say(line.c_str());
   g_state.store(State::kOff, std::memory_order_relaxed);
   return false;

@@ -9,7 +9,9 @@
 #include <initializer_list>
 
 #include "libinject/base/syscall.h"
+#include "libinject/record/disk_reserve.h"
 #include "libinject/runtime/config.h"
+#include "libinject/trace/layout.h"
 
 namespace gpuwatch::record {
 namespace {
@@ -158,15 +160,19 @@ void find_run_id(base::Text<256>* id) noexcept {
   derive_run_id(id);
 }
 
-// mkdir, and whether the result is a directory of ours that we may write to and that is not a link.
+// mkdir, and whether the result is a directory of ours that we may write to, that is not a link, and whose
+// disk has space for a trace.
 int make_directory(const char* path, bool* made) noexcept {
   const int error = base::sys_mkdir(path, 0700);
   *made = error == 0;
   if (error && error != -EEXIST) return error;
   const int fd = base::sys_open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return fd;
+  const bool has_space = leaves_disk_reserve(fd, trace::kSegmentBytes);
   base::sys_close(fd);
-  return static_cast<int>(base::raw_syscall(SYS_access, base::address(path), 2 | 1));
+  if (has_space) return static_cast<int>(base::raw_syscall(SYS_access, base::address(path), 2 | 1));
+  if (*made) base::raw_syscall(SYS_rmdir, base::address(path));
+  return -ENOSPC;
 }
 
 bool try_place(RunPlace* place, const char* parent, const char* suffix, int* error) noexcept {

@@ -12,6 +12,7 @@
 #include "libinject/base/compiler.h"
 #include "libinject/base/kept_file.h"
 #include "libinject/base/syscall.h"
+#include "libinject/record/disk_reserve.h"
 #include "libinject/trace/layout.h"
 
 namespace gpuwatch::record::space {
@@ -69,9 +70,21 @@ int reserve(int fd, off_t offset, size_t bytes) noexcept {
 }
 
 StopReason stop_reason_of(int error) noexcept {
+  if (error == 0) return StopReason::Recording;
   if (error == -ENOSPC || error == -EDQUOT) return StopReason::DiskFull;
   if (error == -EFBIG) return StopReason::FileSizeLimit;
   return StopReason::Error;
+}
+
+StopReason grow(uint32_t from_page, uint32_t to_page) noexcept {
+  const base::Descriptor file = open_checked();
+  if (file.fd < 0) return StopReason::Error;
+  const size_t bytes = size_t{to_page - from_page} * kPageBytes;
+  StopReason failed = StopReason::DiskReserve;
+  if (leaves_disk_reserve(file.fd, bytes))
+    failed = stop_reason_of(reserve(file.fd, static_cast<off_t>(size_t{from_page} * kPageBytes), bytes));
+  base::close_unless_kept(file);
+  return failed;
 }
 
 // Makes the file at least `pages` long. Two processes may do the same at once: reserving twice is harmless.
@@ -84,12 +97,9 @@ bool ensure_reserved(uint32_t pages) noexcept {
     stop(StopReason::FileSizeLimit);
     return false;
   }
-  const base::Descriptor file = open_checked();
-  const off_t from = static_cast<off_t>(uint64_t{seen} * kPageBytes);
-  const int error = file.fd < 0 ? file.fd : reserve(file.fd, from, (target - seen) * kPageBytes);
-  base::close_unless_kept(file);
-  if (error) {
-    stop(stop_reason_of(error));
+  const StopReason failed = grow(seen, static_cast<uint32_t>(target));
+  if (failed != StopReason::Recording) {
+    stop(failed);
     return false;
   }
   while (seen < target && !reserved.compare_exchange_weak(seen, static_cast<uint32_t>(target))) {
@@ -145,7 +155,7 @@ bool create(const char* path, uint32_t mode, uint64_t max_bytes, int* error) noe
     *error = -fd;
     return false;
   }
-  const int failed = reserve(fd, 0, kSegmentBytes);
+  const int failed = leaves_disk_reserve(fd, kSegmentBytes) ? reserve(fd, 0, kSegmentBytes) : -ENOSPC;
   std::strncpy(g_path, path, sizeof g_path - 1);
   const base::Descriptor file = g_file.keep(fd);
   uint8_t* first = failed ? nullptr : map_segment(0);

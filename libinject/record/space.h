@@ -4,7 +4,8 @@
 // inherited; a claim needs no lock and survives the death of any of them.
 //
 // Space is reserved on disk before it is mapped (a sparse mapping on a full disk kills its writer with
-// SIGBUS), after checking RLIMIT_FSIZE (growing past it raises SIGXFSZ), in segments of 4 MiB. Thread safety:
+// SIGBUS), after checking RLIMIT_FSIZE (growing past it raises SIGXFSZ) and that the job keeps its share of
+// the disk (disk_reserve.h), in segments of 4 MiB. Thread safety:
 // any. Signal safety: claim() is. Errors: null, with the reason in the header's `stopped`.
 #pragma once
 

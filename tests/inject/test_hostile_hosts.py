@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Places where nothing can be written, and limits that leave no room: the job does not notice."""
 
+import json
 import os
 import subprocess
 
@@ -56,10 +57,25 @@ def test_full_disk(run_both, guests, mounted):
 
 
 @as_root
-def test_disk_that_fills_up_while_recording(run_both, guests, mounted):
-    """Room for the first segment, none for the next: a store must never meet a page that is not there (SIGBUS)."""
-    folder = mounted("size=4200k")
-    assert_unharmed(*run_both([guests / "threads", "storm"], env={"GPUWATCH_OUT": folder / "run"}))
+def test_small_disk_is_left_to_the_job(run_both, guests, mounted):
+    """As much as there is without us: 60 of 64 MiB."""
+    folder = mounted("size=64m")
+    job = f"rm -f checkpoint; {guests / 'threads'} storm; head -c 60M /dev/zero > checkpoint; stat -c %s checkpoint"
+    assert_unharmed(*run_both(["sh", "-c", job], env={"GPUWATCH_OUT": folder / "run"}, cwd=folder))
+
+
+@as_root
+def test_last_gibibyte_is_left_to_the_job(inject, guests, mounted):
+    """6 MiB above it: room for the first segment of the file, not for the second."""
+    folder = mounted("size=1030m")
+    run = inject([guests / "threads", "storm"], env={"GPUWATCH_OUT": folder / "run"})
+    assert (run.returncode, run.stdout, run.stderr) == (0, "threads ended: 1200\n", "")
+    left = os.statvfs(folder)
+    assert left.f_bavail * left.f_frsize >= 1 << 30
+    (trace,) = run.traces
+    assert trace.stat().st_size == 4 << 20
+    limits = json.loads(run.analyze("--json").stdout)["limits"]
+    assert any("the last 5% of the disk" in limit for limit in limits), limits
 
 
 @as_root

@@ -27,7 +27,7 @@ static void* short_life(void* unused) {
 }
 
 static void storm(size_t stack) {
-  enum { kThreads = 1000, kAtOnce = 50 };
+  enum { kThreads = 1200, kAtOnce = 50 };
   pthread_attr_t attributes;
   pthread_attr_init(&attributes);
   if (stack) pthread_attr_setstacksize(&attributes, stack);

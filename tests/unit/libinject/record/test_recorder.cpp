@@ -4,9 +4,13 @@
 #include "libinject/record/recorder.h"
 
 #include <gtest/gtest.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -246,6 +250,31 @@ TEST_F(Recorder, FileSizeLimitBelowWhatIsReservedDoesNotKillTheJob) {
   Grid grid;
   read(&grid);
   EXPECT_EQ(grid.slot_count(), 100000u);
+}
+
+// From now on, in this process, the system call fails.
+bool refuse_call(uint32_t call, uint32_t error) {
+  sock_filter rules[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog filter = {std::size(rules), rules};
+  return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
+}
+
+// A store must never meet a page that is not there (SIGBUS).
+TEST_F(Recorder, DiskThatIsFullStopsRecordingNotTheJob) {
+  ASSERT_EQ(run([] {
+              if (!refuse_call(SYS_fallocate, ENOSPC)) _exit(77);
+              record_numbered(0, 1000000);
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  EXPECT_EQ(grid.header->stopped(), static_cast<uint32_t>(trace::StopReason::DiskFull));
+  EXPECT_GT(grid.slot_count(), 150000u);
 }
 
 // Records from a handler that interrupts a store are dropped and counted; no record may be torn.
