@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Composes libgpuwatch.so: its only constructor, and what happens when recording starts. A preloaded
-// `python` behind a version manager's shim runs this in some thirty processes, so it only notes the time,
-// reads the settings and lets the sources arm themselves. A source has arm(), for the constructor (no system
-// call, no allocation; it may look symbols up), and on_recording(), once per trace file. Neither fails
-// loudly: a source that cannot work says so with record::put_source(name, why).
+// `python` behind a version manager's shim runs this in some thirty processes, so it only notes the time, the
+// directory and the script, reads the settings and lets the sources arm themselves. A source has arm(), for
+// the constructor (no system call, no allocation; it may look symbols up), and on_recording(), once per trace
+// file. Neither fails loudly: a source that cannot work says so with record::put_source(name, why).
 #include <sys/auxv.h>
 
 #include "cuda/nvml/sampler.h"
@@ -24,6 +24,7 @@
 #include "libinject/base/log.h"
 #include "libinject/context/sampler.h"
 #include "libinject/record/recorder.h"
+#include "libinject/record/run_directory.h"
 #include "libinject/runtime/config.h"
 
 #ifndef GPUWATCH_VERSION
@@ -44,7 +45,8 @@ void write_operations() noexcept {
   record::put_fact("gpuwatch", GPUWATCH_VERSION);
 }
 
-[[gnu::constructor]] void start() noexcept {
+// glibc passes a constructor what main() gets.
+[[gnu::constructor]] void start(int argc, char** argv) noexcept {
   base::note_process_start();
   // In a setuid program the caller sets the environment: do nothing, create nothing.
   if (getauxval(AT_SECURE)) {
@@ -52,6 +54,7 @@ void write_operations() noexcept {
     return;
   }
   runtime::read_config();
+  record::note_script(argc, argv);
   if (runtime::config().quiet) base::silence();
   if (runtime::config().disabled) {
     record::g_state.store(record::State::kOff, std::memory_order_relaxed);

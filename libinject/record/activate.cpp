@@ -173,7 +173,8 @@ bool start(const char* evidence) noexcept {
   if (!find_run_place(&place, &error)) {
     return refuse("create the run directory", runtime::config().out ? runtime::config().out : "here", error);
   }
-  if (place.is_first && !runtime::config().out) hand_over(place.directory.c_str(), ".");
+  if (place.is_first && !runtime::config().out)
+    hand_over(place.directory.c_str(), runtime::config().start_directory);
   if (!create_file(&place, &error)) return refuse("write to", place.directory.c_str(), error);
   base::choose_tick_source();
   runtime::start_epochs();

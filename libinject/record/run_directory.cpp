@@ -38,36 +38,26 @@ bool looks_like_python(const char* program) noexcept {
   return !std::strncmp(base_name(program), "python", 6);
 }
 
-// "train.py" of `python -u train.py`, "pkg.main" of `python -m pkg.main`, else the program's own name.
-// Arguments beyond that are never read: they may hold tokens and private paths.
-void find_script(base::Text<256>* script) noexcept {
-  char line[4096];
-  const ssize_t n = read_file("/proc/self/cmdline", line, sizeof line);
-  if (n <= 0) {
-    script->add("job");
-    return;
+// The script of `python -u train.py`, the module of `python -m pkg.main`, else the program itself. Arguments
+// beyond that are never read: they may hold tokens and private paths.
+const char* script_of(int argc, char** argv) noexcept {
+  if (argc < 1 || !argv || !argv[0]) return "job";
+  if (!looks_like_python(argv[0])) return argv[0];
+  bool is_module = false;
+  for (int i = 1; i < argc && argv[i]; ++i) {
+    const char* argument = argv[i];
+    if (!std::strcmp(argument, "-c")) break;
+    if (!std::strcmp(argument, "-m"))
+      is_module = true;
+    else if (!std::strcmp(argument, "-W") || !std::strcmp(argument, "-X"))
+      ++i;
+    else if (is_module || argument[0] != '-')
+      return argument;
   }
-  const char* end = line + n;
-  const char* argument = line;
-  const char* chosen = line;
-  if (looks_like_python(line)) {
-    bool module = false;
-    for (argument += std::strlen(argument) + 1; argument < end; argument += std::strlen(argument) + 1) {
-      if (!std::strcmp(argument, "-m")) {
-        module = true;
-      } else if (!std::strcmp(argument, "-c")) {
-        break;
-      } else if (!std::strcmp(argument, "-W") || !std::strcmp(argument, "-X")) {
-        argument += std::strlen(argument) + 1;
-        if (argument >= end) break;
-      } else if (module || argument[0] != '-') {
-        chosen = argument;
-        break;
-      }
-    }
-  }
-  add_safe(script, base_name(chosen));
+  return argv[0];
 }
+
+char g_script[256] = "job";
 
 struct ProcessStat {
   int parent = 0;
@@ -189,6 +179,12 @@ bool try_place(RunPlace* place, const char* parent, const char* suffix, int* err
 
 }  // namespace
 
+void note_script(int argc, char** argv) noexcept {
+  base::Text<sizeof g_script> script;
+  add_safe(&script, base_name(script_of(argc, argv)));
+  std::memcpy(g_script, script.c_str(), script.size() + 1);
+}
+
 int environment_number(const char* name) noexcept {
   const char* text = std::getenv(name);
   if (!text || *text < '0' || *text > '9') return -1;
@@ -200,10 +196,10 @@ bool find_run_place(RunPlace* place, int* error) noexcept {
   utsname machine;
   uname(&machine);
   add_safe(&place->host, machine.nodename);
-  find_script(&place->script);
+  place->script.add(g_script);
   find_run_id(&place->run_id);
   if (const char* out = runtime::config().out) return try_place(place, out, nullptr, error);
-  if (try_place(place, ".", "run", error)) return true;
+  if (try_place(place, runtime::config().start_directory, "run", error)) return true;
   for (const char* variable : {"SLURM_TMPDIR", "TMPDIR"}) {
     const char* directory = std::getenv(variable);
     if (directory && *directory && try_place(place, directory, "run", error)) return true;

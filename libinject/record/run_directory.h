@@ -15,6 +15,10 @@ struct RunPlace {
   bool is_first = false;  // this process made the directory
 };
 
+// What the job is called, from the arguments that the program was started with: in the library's constructor,
+// before a job writes a title over them.
+void note_script(int argc, char** argv) noexcept;
+
 // Finds or makes the run's directory. False if none of the places can be written; *error is errno
 // of the first.
 bool find_run_place(RunPlace* place, int* error) noexcept;

@@ -3,6 +3,9 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
+
+#include "libinject/base/syscall.h"
 
 extern "C" char** environ;
 
@@ -10,6 +13,10 @@ namespace gpuwatch::runtime {
 namespace {
 
 constinit Config g_config;
+
+constexpr size_t kMaxPath = 4096;
+char g_texts[6 * kMaxPath];  // what the settings point to
+constinit size_t g_texts_used = 0;
 
 constexpr const char* kNames[] = {
 #define GW_SETTING(name, default_text, what) #name,
@@ -24,10 +31,55 @@ constexpr struct {
                 {"nvtx", Source::kNvtx},    {"io", Source::kIo},       {"python", Source::kPython},
                 {"system", Source::kSystem}};
 
+// A copy of `directory` (may be empty), `between` and `text`; null where there is no space for it.
+const char* joined(const char* directory, const char* between, const char* text) noexcept {
+  char* const to = g_texts + g_texts_used;
+  size_t size = 0;
+  for (const char* part : {directory, between, text}) {
+    const size_t length = std::strlen(part);
+    if (length >= sizeof g_texts - g_texts_used - size) return nullptr;
+    std::memcpy(to + size, part, length);
+    size += length;
+  }
+  to[size] = 0;
+  g_texts_used += size + 1;
+  return to;
+}
+
+const char* copied(const char* text) noexcept {
+  return joined("", "", text);
+}
+
+// True with *to null for an empty text, which is as good as none.
+bool keep(const char* text, const char** to) noexcept {
+  *to = *text ? copied(text) : nullptr;
+  return *to || !*text;
+}
+
+bool keep_path(const char* path, const char** to) noexcept {
+  if (!*path || *path == '/') return keep(path, to);
+  *to = joined(g_config.start_directory, "/", path);
+  return *to != nullptr;
+}
+
+// dlopen looks a name without a slash up in the library path.
+bool keep_library(const char* name, const char** to) noexcept {
+  return std::strchr(name, '/') ? keep_path(name, to) : keep(name, to);
+}
+
+void note_start_directory() noexcept {
+  char* const to = g_texts + g_texts_used;
+  const long bytes =
+      base::raw_syscall(SYS_getcwd, base::address(to), static_cast<long>(sizeof g_texts - g_texts_used));
+  if (bytes <= 0 || *to != '/') return;  // it is out of reach, or was removed
+  g_config.start_directory = to;
+  g_texts_used += static_cast<size_t>(bytes);
+}
+
 void complain(const char* name, const char* value) noexcept {
   if (g_config.complaint_name) return;
-  g_config.complaint_name = name;
-  g_config.complaint_value = value;
+  g_config.complaint_name = copied(name);
+  g_config.complaint_value = value ? copied(value) : nullptr;
 }
 
 // "512MiB", "2G", "1048576"; 0 when not understood. Units are powers of 1024 whatever their spelling.
@@ -90,11 +142,11 @@ bool is_off(const char* value) noexcept {
 
 bool apply(const char* name, const char* value) noexcept {
   const auto is = [name](const char* other) { return !std::strcmp(name, other); };
-  if (is("GPUWATCH_OUT")) g_config.out = *value ? value : nullptr;
-  if (is("GPUWATCH_RUN_ID")) g_config.run_id = *value ? value : nullptr;
-  if (is("GPUWATCH_NVTX_FORWARD")) g_config.nvtx_forward = *value ? value : nullptr;
-  if (is("GPUWATCH_APPLY")) g_config.apply = *value ? value : nullptr;
-  if (is("GPUWATCH_INTERRUPT")) g_config.interrupt_file = *value ? value : nullptr;
+  if (is("GPUWATCH_OUT")) return keep_path(value, &g_config.out);
+  if (is("GPUWATCH_RUN_ID")) return keep(value, &g_config.run_id);
+  if (is("GPUWATCH_NVTX_FORWARD")) return keep_library(value, &g_config.nvtx_forward);
+  if (is("GPUWATCH_APPLY")) return keep(value, &g_config.apply);
+  if (is("GPUWATCH_INTERRUPT")) return keep_path(value, &g_config.interrupt_file);
   if (is("GPUWATCH_DISABLE")) g_config.disabled = !is_off(value);
   if (is("GPUWATCH_LOG")) g_config.quiet = is_off(value);
   if (is("GPUWATCH_TRACE")) return g_config.chose_sources = parse_sources(value, &g_config.sources);
@@ -129,6 +181,7 @@ const Config& config() noexcept {
 }
 
 void read_config() noexcept {
+  note_start_directory();
   if (!environ) return;
   for (char** entry = environ; *entry; ++entry) {
     if (std::strncmp(*entry, "GPUWATCH_", 9)) continue;

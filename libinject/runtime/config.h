@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPUWATCH_* settings, read once in the library's constructor and constant afterwards (getenv races with a
-// job's setenv). A value that cannot be understood is reported in one line when recording starts, and the
-// default used. Thread and signal safe after read_config().
+// GPUWATCH_* settings, read and copied once in the library's constructor and constant afterwards: getenv
+// races with a job's setenv, a title is written over the environment (setproctitle, Ray, vLLM), and a job
+// changes its directory. Paths are absolute. A value that cannot be understood is reported in one line when
+// recording starts, and the default used. Thread and signal safe after read_config().
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,8 @@ enum class Source : uint32_t {
 enum class PathStyle { kFull, kBasename, kHash };
 
 struct Config {
-  const char* out = nullptr;     // null: choose; points into the environment of process start
+  const char* start_directory = ".";
+  const char* out = nullptr;     // null: choose
   const char* run_id = nullptr;  // null: derive
   const char* nvtx_forward = nullptr;
   const char* apply = nullptr;           // hooks/core/applied_settings.h reads it
