@@ -329,6 +329,7 @@ std::vector<Limit> limits(const model::Run& run, const std::vector<RankAttributi
   Limits result;
   for (const std::string& sentence : run.damage) add_weighty(result, io::printable(sentence));
   for (const std::string& sentence : run.stopped) add_weighty(result, io::printable(sentence));
+  for (const std::string& sentence : run.stopped_children) add_weighty(result, io::printable(sentence));
   add_seen_part(run, ranks, result);
   add_sources(run, result);
   add_dropped(run, result);

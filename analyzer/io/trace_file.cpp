@@ -109,8 +109,12 @@ void TraceFile::read_header() {
     throw UserError(
         fmt::format("trace {} is cut short or damaged in its first page; record the job again", name));
   }
-  header_ = {header->major(), header->minor(), header->created_realtime_ns(),
-             static_cast<trace::StopReason>(header->stopped())};
+  header_ = {header->major(),
+             header->minor(),
+             header->created_realtime_ns(),
+             static_cast<trace::StopReason>(header->stopped()),
+             header->stopped_children(),
+             static_cast<trace::StopReason>(header->child_stop())};
   if (header_.major > trace::kMajorVersion) {
     throw UserError(
         fmt::format("trace {} has format version {}.{}, newer than the {}.x that this gpuwatch reads; "

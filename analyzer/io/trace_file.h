@@ -25,6 +25,8 @@ struct Header {
   uint16_t major = 0, minor = 0;
   uint64_t created_realtime_ns = 0;
   trace::StopReason stopped = trace::StopReason::Recording;
+  uint32_t stopped_children = 0;  // forked children that could not be recorded to their end
+  trace::StopReason child_stop = trace::StopReason::Recording;  // why the first of them could not
 };
 
 // A verified frame of hot records. `slot_count` is the published length when the file was listed; a running

@@ -46,6 +46,17 @@ std::string stop_sentence(const io::TraceFile& file) {
   }
 }
 
+std::string child_stop_sentence(const io::TraceFile& file) {
+  const io::Header& header = file.header();
+  if (header.stopped_children == 0) return {};
+  return fmt::format(
+      "{}: recording stopped early in {} child process{}, {}: what they did later is missing",
+      io::printable(file.path()), header.stopped_children, header.stopped_children == 1 ? "" : "es",
+      header.child_stop == trace::StopReason::FileSizeLimit
+          ? "by a limit for file sizes (ulimit -f)"
+          : "which could not open the trace any more (its user, its descriptors or its memory)");
+}
+
 class Builder {
  public:
   Run build(const io::TraceSet& traces);
@@ -185,7 +196,9 @@ void Builder::decode(File& file) {
     Process& process = run_.processes[tables.process];
     map_tables(tables, clock);
     // Its end could not be recorded any more: that says nothing of how it ended.
-    const bool is_cut = file.trace->header().stopped != trace::StopReason::Recording;
+    const io::Header& header = file.trace->header();
+    const bool is_cut = header.stopped != trace::StopReason::Recording ||
+                        (header.stopped_children > 0 && tables.parent_ordinal != trace::kNoParent);
     if (is_cut && process.end_state == EndState::kKilledOrRunning) process.end_state = EndState::kUnknown;
     const DeviceClock device = device_clock(tables);
     run_.events +=
@@ -200,6 +213,8 @@ void Builder::decode(File& file) {
   for (auto& sentence : file.trace->damage()) run_.damage.push_back(std::move(sentence));
   if (auto sentence = stop_sentence(*file.trace); !sentence.empty())
     run_.stopped.push_back(std::move(sentence));
+  if (auto sentence = child_stop_sentence(*file.trace); !sentence.empty())
+    run_.stopped_children.push_back(std::move(sentence));
 }
 
 // PyTorch's C++ library, or a script that used none of what tells its version: the words for it are

@@ -321,6 +321,7 @@ struct Run {
   Ns clock_error_ns = 0;             // worst residual between device and host clocks, 0 without a device
   std::vector<std::string> damage;   // one sentence for each thing in the files that could not be read
   std::vector<std::string> stopped;  // one sentence for each file whose recording stopped early
+  std::vector<std::string> stopped_children;  // and where it did so in child processes alone
 };
 
 }  // namespace gpuwatch::model

@@ -13,6 +13,7 @@
 #include "libinject/base/kept_file.h"
 #include "libinject/base/syscall.h"
 #include "libinject/record/disk_reserve.h"
+#include "libinject/record/thread_recorder.h"
 #include "libinject/trace/layout.h"
 
 namespace gpuwatch::record::space {
@@ -24,11 +25,39 @@ constexpr size_t kMaxSegments = 4096;  // 16 GiB
 
 constinit base::KeptFile g_file;
 char g_path[4096];
+constinit uint32_t g_creator = 0;  // pid
+constinit std::atomic<bool> g_is_stopped_here{false};
 constinit std::atomic<uint8_t*> g_segments[kMaxSegments] = {};
 
 std::atomic_ref<uint32_t> header_word(size_t offset) noexcept {
   uint8_t* header = g_segments[0].load(std::memory_order_acquire);
   return std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(header + offset));
+}
+
+void stop(StopReason reason) noexcept {
+  uint32_t running = 0;
+  header_word(FileHeaderTemplate::k_stopped).compare_exchange_strong(running, static_cast<uint32_t>(reason));
+}
+
+// What a forked child brought upon itself (limits that it lowered, a user that it became) is nothing to its
+// parent and siblings. Trouble of the process that the file was made for leaves little to record.
+void stop_this_process(StopReason reason) noexcept {
+  const auto pid = static_cast<uint32_t>(base::sys_getpid());
+  if (pid == g_creator) return stop(reason);
+  if (pid != current_pid()) return;  // a vforked child: this memory is its parent's
+  if (g_is_stopped_here.exchange(true)) return;
+  header_word(FileHeaderTemplate::k_stopped_children).fetch_add(1);
+  uint32_t none = 0;
+  header_word(FileHeaderTemplate::k_child_stop).compare_exchange_strong(none, static_cast<uint32_t>(reason));
+}
+
+// `reason` of a system call that failed: the disk is everybody's.
+void stop_after_failure(StopReason reason) noexcept {
+  const bool is_of_disk = reason == StopReason::DiskFull || reason == StopReason::DiskReserve;
+  if (is_of_disk)
+    stop(reason);
+  else
+    stop_this_process(reason);
 }
 
 base::Descriptor open_checked() noexcept {
@@ -94,12 +123,12 @@ bool ensure_reserved(uint32_t pages) noexcept {
   if (GW_LIKELY(seen >= pages)) return true;
   const uint64_t target = (uint64_t{pages} + kPagesPerSegment - 1) / kPagesPerSegment * kPagesPerSegment;
   if (target * kPageBytes > file_size_limit()) {
-    stop(StopReason::FileSizeLimit);
+    stop_this_process(StopReason::FileSizeLimit);
     return false;
   }
   const StopReason failed = grow(seen, static_cast<uint32_t>(target));
   if (failed != StopReason::Recording) {
-    stop(failed);
+    stop_after_failure(failed);
     return false;
   }
   while (seen < target && !reserved.compare_exchange_weak(seen, static_cast<uint32_t>(target))) {
@@ -167,6 +196,7 @@ bool create(const char* path, uint32_t mode, uint64_t max_bytes, int* error) noe
     return false;
   }
   base::close_unless_kept(file);
+  g_creator = static_cast<uint32_t>(base::sys_getpid());
   write_header(first, max_bytes);
   return true;
 }
@@ -194,7 +224,7 @@ uint8_t* claim(uint32_t pages) noexcept {
     base::close_unless_kept(file);
   }
   uint8_t* frame = page_address(first);
-  if (!frame) stop(StopReason::Error);
+  if (!frame) stop_this_process(StopReason::Error);
   return frame;
 }
 
@@ -209,15 +239,9 @@ uint32_t next_id() noexcept {
   return header_word(FileHeaderTemplate::k_next_id).fetch_add(1) + 1;
 }
 
-void stop(StopReason reason) noexcept {
-  uint32_t running = 0;
-  header_word(FileHeaderTemplate::k_stopped).compare_exchange_strong(running, static_cast<uint32_t>(reason));
-}
 bool is_stopped() noexcept {
-  return header_word(FileHeaderTemplate::k_stopped).load(std::memory_order_relaxed) != 0;
-}
-StopReason stop_reason() noexcept {
-  return static_cast<StopReason>(header_word(FileHeaderTemplate::k_stopped).load(std::memory_order_relaxed));
+  return g_is_stopped_here.load(std::memory_order_relaxed) ||
+         header_word(FileHeaderTemplate::k_stopped).load(std::memory_order_relaxed) != 0;
 }
 
 }  // namespace gpuwatch::record::space

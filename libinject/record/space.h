@@ -6,14 +6,13 @@
 // Space is reserved on disk before it is mapped (a sparse mapping on a full disk kills its writer with
 // SIGBUS), after checking RLIMIT_FSIZE (growing past it raises SIGXFSZ) and that the job keeps its share of
 // the disk (disk_reserve.h), in segments of 4 MiB. Thread safety:
-// any. Signal safety: claim() is. Errors: null, with the reason in the header's `stopped`.
+// any. Signal safety: claim() is. Errors: null, with the reason in the header's `stopped` or `child_stop`.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "libinject/trace/templates.h"
-#include "libinject/trace/trace_generated.h"
 
 namespace gpuwatch::record::space {
 
@@ -30,8 +29,8 @@ void release(uint8_t* frame, uint32_t pages) noexcept;
 uint32_t next_process() noexcept;
 uint32_t next_id() noexcept;
 
-void stop(trace::StopReason reason) noexcept;
+// For this process: the file is full or the disk is, or it cannot get at the file any more. The reason is in
+// the file's header.
 bool is_stopped() noexcept;
-trace::StopReason stop_reason() noexcept;
 
 }  // namespace gpuwatch::record::space

@@ -2,6 +2,7 @@
 // processes <what>: ways to make processes and to end them, from a process that is being recorded.
 #define _GNU_SOURCE
 #include <fcntl.h>
+#include <pthread.h>
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -138,6 +139,42 @@ static int limited(int resource, rlim_t value) {
   return 0;
 }
 
+static void* short_life(void* unused) {
+  usleep(100);
+  return unused;
+}
+
+// More pages than are reserved at the start: the file has to grow for these.
+static void use_pages(void) {
+  for (int i = 0; i < 1200; ++i) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, short_life, NULL) == 0) pthread_join(thread, NULL);
+  }
+}
+
+static void close_from_3(void) {
+  for (int fd = 3; fd < 1024; ++fd) close(fd);
+}
+
+// A child brings trouble upon itself and goes on working; so does its parent, afterwards.
+static int troubled_child(const char* trouble) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const struct rlimit four_files = {4, 4}, one_mib = {1 << 20, 1 << 20};
+    if (strcmp(trouble, "fsize") == 0) setrlimit(RLIMIT_FSIZE, &one_mib);
+    if (strcmp(trouble, "fsize") != 0) close_from_3();
+    if (strcmp(trouble, "daemon") == 0 && chdir("/") != 0) _exit(1);
+    if (strcmp(trouble, "nofile") == 0) setrlimit(RLIMIT_NOFILE, &four_files);
+    if (strcmp(trouble, "nofile") == 0) open("/dev/null", O_RDONLY);
+    if (strcmp(trouble, "user") == 0 && (setgid(65534) != 0 || setuid(65534) != 0)) _exit(1);
+    use_pages();
+    _exit(3);
+  }
+  report(trouble, child);
+  for (int i = 0; i < 2000; ++i) become_a_job();
+  return 0;
+}
+
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "all";
   if (strcmp(what, "file-size-limit") == 0) return limited(RLIMIT_FSIZE, 64 << 10);
@@ -146,6 +183,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "close-descriptors") == 0) return close_descriptors(), 0;
   if (strcmp(what, "daemon") == 0) return daemonize(), 0;
   become_a_job();
+  if (strcmp(what, "troubled-child") == 0) return troubled_child(argv[2]);
   if (strcmp(what, "generations") == 0) many_generations();
   if (strcmp(what, "quick-exit") == 0) _exit(23);
   if (strcmp(what, "abort") == 0) abort();

@@ -90,11 +90,13 @@ std::vector<Slots> Slots::split(size_t slots) const {
   return pieces;
 }
 
-TraceBuilder::TraceBuilder(uint16_t major, uint16_t minor, trace::StopReason stopped, uint32_t page_bytes) {
+TraceBuilder::TraceBuilder(uint16_t major, uint16_t minor, trace::StopReason stopped, uint32_t page_bytes,
+                           uint32_t stopped_children) {
   flatbuffers::FlatBufferBuilder builder;
   builder.FinishSizePrefixed(
       trace::CreateFileHeader(builder, major, minor, page_bytes, 1'700'000'000'000'000'000, 1000, 0, 0, 1, 0,
-                              static_cast<uint32_t>(stopped)),
+                              static_cast<uint32_t>(stopped), stopped_children,
+                              static_cast<uint32_t>(trace::StopReason::FileSizeLimit)),
       trace::kHeaderIdentifier);
   frame({builder.GetBufferPointer(), builder.GetBufferPointer() + builder.GetSize()});
 }

@@ -65,7 +65,7 @@ class TraceBuilder {
  public:
   explicit TraceBuilder(uint16_t major = trace::kMajorVersion, uint16_t minor = trace::kMinorVersion,
                         trace::StopReason stopped = trace::StopReason::Recording,
-                        uint32_t page_bytes = trace::kPageBytes);
+                        uint32_t page_bytes = trace::kPageBytes, uint32_t stopped_children = 0);
 
   uint32_t text(std::string_view text);  // id
   uint32_t text_with_id(uint32_t id, std::string_view text);

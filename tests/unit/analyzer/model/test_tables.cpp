@@ -211,6 +211,19 @@ TEST_F(TablesTest, WhyRecordingStopped) {
   EXPECT_EQ(run.processes[0].end_state, model::EndState::kUnknown);
 }
 
+TEST_F(TablesTest, WhyRecordingStoppedInAChild) {
+  TraceBuilder trace(trace::kMajorVersion, trace::kMinorVersion, trace::StopReason::Recording,
+                     trace::kPageBytes, 1);
+  trace.process({});
+  trace.process({.ordinal = 1, .pid = 101, .parent_ordinal = 0});
+  const model::Run run = build(trace);
+  EXPECT_TRUE(run.stopped.empty());
+  EXPECT_PRED2(test::only_says, run.stopped_children, "in 1 child process, by a limit for file sizes");
+  ASSERT_EQ(run.processes.size(), 2u);
+  EXPECT_EQ(run.processes[0].end_state, model::EndState::kKilledOrRunning);
+  EXPECT_EQ(run.processes[1].end_state, model::EndState::kUnknown);
+}
+
 class SourcesTest : public RunTest {
  protected:
   // `state` and `holder` as since 1.3.
