@@ -82,6 +82,10 @@ void write_start_sample() noexcept {
   put(fields);
 }
 
+constexpr char kUnseenForks[] =
+    "this kernel refuses MADV_WIPEONFORK: a child made by a bare clone or fork system call, without libc's "
+    "fork(), is taken for its parent, and records of both may be missing";
+
 void at_exit(int code, void*) {
   end_process(EndReason::Exit, code);
 }
@@ -177,7 +181,7 @@ bool start(const char* evidence) noexcept {
     hand_over(place.directory.c_str(), runtime::config().start_directory);
   if (!create_file(&place, &error)) return refuse("write to", place.directory.c_str(), error);
   base::choose_tick_source();
-  runtime::start_epochs();
+  const bool sees_every_fork = runtime::start_epochs();
   g_ordinal = space::next_process();
   g_pid_epoch = 0;
   g_joined_epoch.store(runtime::epoch(), std::memory_order_release);
@@ -186,6 +190,7 @@ bool start(const char* evidence) noexcept {
   write_start_sample();
   sample_clocks(nullptr);
   put_fact("evidence", evidence);
+  if (!sees_every_fork) put_source("children", {SourceState::Partial, kUnseenForks});
   for (StartFunction function : g_file_start) {
     if (function) function();
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libinject/runtime/fork_epoch.h"
 
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include "libinject/base/syscall.h"
@@ -12,7 +13,11 @@ constinit volatile uint32_t* g_epoch = nullptr;
 namespace {
 constinit uint32_t g_last_epoch =
     0;  // inherited by children, so that each generation gets a number of its own
+
+void forget_epoch() noexcept {
+  *g_epoch = 0;
 }
+}  // namespace
 
 bool start_epochs() noexcept {
   void* page = base::sys_mmap(4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -21,6 +26,7 @@ bool start_epochs() noexcept {
   auto* word = static_cast<volatile uint32_t*>(page);
   *word = ++g_last_epoch;
   g_epoch = word;
+  if (!wiped) pthread_atfork(nullptr, nullptr, forget_epoch);
   return wiped;
 }
 

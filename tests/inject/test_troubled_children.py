@@ -43,3 +43,22 @@ def test_stops_itself_at_most(inject, guests, tmp_path, trouble):
         assert not said
     else:
         assert len(said) == 1
+
+
+@pytest.mark.parametrize("kernel", ["", "refuse_wipe"])
+def test_two_at_once(recorded, guests, kernel):
+    """Also where the kernel cannot tell a child from its parent by MADV_WIPEONFORK."""
+    trace = recorded([*([guests / kernel] if kernel else []), guests / "processes", "two-at-once"])
+    parent, child = parent_and_child(trace)
+    assert copies_by_pid(trace) == {parent: 2001, child: 2000}
+
+
+def test_says_which_children_it_cannot_tell(recorded, guests):
+    """No fork handler runs for a bare system call."""
+    trace = recorded([guests / "refuse_wipe", guests / "processes", "two-at-once"])
+    assert trace.state("children") == "Partial"
+
+
+def test_says_nothing_where_it_can_tell_all(recorded, guests):
+    trace = recorded([guests / "processes", "two-at-once"])
+    assert "children" not in {row["name"] for row in trace.tables("Source")}

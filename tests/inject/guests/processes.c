@@ -175,6 +175,15 @@ static int troubled_child(const char* trouble) {
   return 0;
 }
 
+// Parent and child are busy at the same time.
+static int two_at_once(void) {
+  const pid_t child = fork();
+  for (int i = 0; i < 2000; ++i) become_a_job();
+  if (child == 0) _exit(3);
+  report("fork", child);
+  return 0;
+}
+
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "all";
   if (strcmp(what, "file-size-limit") == 0) return limited(RLIMIT_FSIZE, 64 << 10);
@@ -183,6 +192,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "close-descriptors") == 0) return close_descriptors(), 0;
   if (strcmp(what, "daemon") == 0) return daemonize(), 0;
   become_a_job();
+  if (strcmp(what, "two-at-once") == 0) return two_at_once();
   if (strcmp(what, "troubled-child") == 0) return troubled_child(argv[2]);
   if (strcmp(what, "generations") == 0) many_generations();
   if (strcmp(what, "quick-exit") == 0) _exit(23);
