@@ -64,11 +64,15 @@ struct ProcessStat {
   uint64_t start_ticks = 0;  // since boot, in units of 10 ms
 };
 
-bool read_stat(int pid, ProcessStat* out) noexcept {
+base::Text<64> proc_path(int pid, const char* file) noexcept {
   base::Text<64> path;
-  path.add("/proc/").add(static_cast<uint64_t>(pid)).add("/stat");
+  path.add("/proc/").add(static_cast<uint64_t>(pid)).add('/').add(file);
+  return path;
+}
+
+bool read_stat(int pid, ProcessStat* out) noexcept {
   char text[1024];
-  if (read_file(path.c_str(), text, sizeof text) <= 0) return false;
+  if (read_file(proc_path(pid, "stat").c_str(), text, sizeof text) <= 0) return false;
   const char* p = std::strrchr(text, ')');  // the name may hold spaces and brackets
   if (!p) return false;
   // Fields after the name: state is the 3rd, ppid the 4th, starttime the 22nd.
@@ -85,29 +89,54 @@ bool read_stat(int pid, ProcessStat* out) noexcept {
   return false;
 }
 
-bool carries_library(int pid) noexcept {
-  base::Text<64> path;
-  path.add("/proc/").add(static_cast<uint64_t>(pid)).add("/environ");
-  const int fd = base::sys_open(path.c_str(), O_RDONLY | O_CLOEXEC);
+// Whether the process's environ or maps, as /proc shows it, has these bytes (at most 32).
+bool has_bytes(int pid, const char* file, const char* wanted, size_t size) noexcept {
+  const int fd = base::sys_open(proc_path(pid, file).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  static const char kNeedle[] = "libgpuwatch";
-  char block[4096 + sizeof kNeedle];
+  char block[4096 + 32];
   size_t kept = 0;
   bool found = false;
   while (!found) {
     const ssize_t n = base::sys_read(fd, block + kept, 4096);
     if (n <= 0) break;
     const size_t have = kept + static_cast<size_t>(n);
-    found = memmem(block, have, kNeedle, sizeof kNeedle - 1) != nullptr;
-    kept = have < sizeof kNeedle ? have : sizeof kNeedle - 1;
+    found = memmem(block, have, wanted, size) != nullptr;
+    kept = have < size ? have : size - 1;
     std::memmove(block, block + have - kept, kept);
   }
   base::sys_close(fd);
   return found;
 }
 
+// The environment may have a title written over it.
+bool carries_library(int pid) noexcept {
+  static constexpr char kName[] = "libgpuwatch";
+  return has_bytes(pid, "environ", kName, sizeof kName - 1) ||
+         has_bytes(pid, "maps", kName, sizeof kName - 1);
+}
+
+// By WORLD_SIZE, which is part of OMPI_COMM_WORLD_SIZE too.
+bool is_one_of_several_ranks(int pid) noexcept {
+  static constexpr char kSize[] = "WORLD_SIZE=", kOne[] = "WORLD_SIZE=1";
+  return has_bytes(pid, "environ", kSize, sizeof kSize - 1) && !has_bytes(pid, "environ", kOne, sizeof kOne);
+}
+
+// A program whose children have nothing to do with each other.
+bool is_shell(int pid) noexcept {
+  char executable[1024];
+  const ssize_t n = base::sys_readlink(proc_path(pid, "exe").c_str(), executable, sizeof executable - 1);
+  if (n <= 0) return false;
+  executable[n] = 0;
+  for (const char* name :
+       {"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "busybox", "make", "xargs"}) {
+    if (!std::strcmp(base_name(executable), name)) return true;
+  }
+  return false;
+}
+
 // Start time and pid of the topmost ancestor that carries the library: every process of a job that was
-// started with one LD_PRELOAD derives the same, without being told.
+// started with one LD_PRELOAD derives the same, without being told. It is not looked for above a shell, which
+// runs one job after another, unless that shell starts the ranks of a job itself.
 void derive_run_id(base::Text<256>* id) noexcept {
   int pid = base::sys_getpid();
   ProcessStat top = {};
@@ -115,6 +144,7 @@ void derive_run_id(base::Text<256>* id) noexcept {
   for (int depth = 0; depth < 64 && top.parent > 1; ++depth) {
     ProcessStat parent = {};
     if (!carries_library(top.parent) || !read_stat(top.parent, &parent)) break;
+    if (is_shell(top.parent) && !is_one_of_several_ranks(pid)) break;
     pid = top.parent;
     top = parent;
   }
@@ -137,7 +167,12 @@ void find_run_id(base::Text<256>* id) noexcept {
   if (const char* job = std::getenv("SLURM_JOB_ID")) {
     id->add("slurm-");
     add_safe(id, job);
-    if (const char* step = std::getenv("SLURM_STEP_ID")) add_safe(&id->add('.'), step);
+    // The processes of a step agree on its number. A batch script without srun may run several jobs in turn.
+    id->add('.');
+    if (const char* step = std::getenv("SLURM_STEP_ID"))
+      add_safe(id, step);
+    else
+      derive_run_id(id);
     if (const char* restart = std::getenv("SLURM_RESTART_COUNT")) add_safe(&id->add('.'), restart);
     return;
   }
