@@ -30,6 +30,13 @@ constinit bool g_has_key = false;
 pthread_key_t g_key;
 constinit std::atomic<uint64_t> g_torn{0};  // records dropped because a signal handler interrupted a store
 
+// After the last store to it: the next one would bring it back.
+void release_chunk(ThreadRecorder* thread) noexcept {
+  if (!thread->slots) return;
+  space::release(reinterpret_cast<uint8_t*>(thread->slots) - ChunkTemplate::kTailData, thread->pages);
+  thread->slots = nullptr;
+}
+
 // Runs at thread exit. C++ thread-local destructors have run by then, other keys' may not have: hooks called
 // later on this thread find t_thread_ended and record nothing.
 void end_thread(void* recorder) noexcept {
@@ -38,7 +45,7 @@ void end_thread(void* recorder) noexcept {
   t_recorder = nullptr;
   if (thread->epoch != runtime::epoch()) return;
   if (thread->open) thread->open->depth = 0;
-  thread->slots = nullptr;
+  release_chunk(thread);
   const base::FutexGuard guard(g_pool_lock, current_pid());
   thread->next_free = g_free;
   g_free = thread;
@@ -77,10 +84,6 @@ bool take_chunk(ThreadRecorder* thread) noexcept {
     if (space::is_stopped()) g_state.store(State::kOff, std::memory_order_relaxed);
     return false;
   }
-  if (thread->slots && thread->pages >= kChunkPages) {
-    auto* full = reinterpret_cast<uint8_t*>(thread->slots) - ChunkTemplate::kTailData;
-    space::release(full, thread->pages);
-  }
   // The size prefix goes last: until then the reader takes the frame for one that was never laid down.
   __builtin_memcpy(frame + 4, ChunkTemplate::kBytes + 4, sizeof ChunkTemplate::kBytes - 4);
   const uint32_t process = process_ordinal();
@@ -88,6 +91,7 @@ bool take_chunk(ThreadRecorder* thread) noexcept {
   __builtin_memcpy(frame + ChunkTemplate::k_thread, &thread->tid, 4);
   __builtin_memcpy(frame + ChunkTemplate::k_sequence, &thread->sequence, 4);
   carry_open_calls_over(thread, reinterpret_cast<OpenCallsInPlace*>(frame + ChunkTemplate::k_open));
+  release_chunk(thread);
   std::atomic_ref<uint32_t>(*reinterpret_cast<uint32_t*>(frame))
       .store(static_cast<uint32_t>(pages * kPageBytes - 4), std::memory_order_release);
 

@@ -264,6 +264,35 @@ bool refuse_call(uint32_t call, uint32_t error) {
   return !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) && !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter);
 }
 
+// In kB, from /proc/self/status.
+uint64_t resident_file_kb() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("RssFile:")) return std::stoull(line.substr(8));
+  return 0;
+}
+
+TEST_F(Recorder, WhatIsFullDoesNotStayInMemory) {
+  setenv("GPUWATCH_MAX_SIZE", "400MiB", 1);
+  ASSERT_EQ(run([this] {
+              record_numbered(0, 1);
+              const uint64_t before = resident_file_kb();
+              record_numbered(1, 13'500'000);
+              shared_[0] = resident_file_kb() - before;
+              char text[2000] = {};
+              for (uint32_t i = 0; i < 5000; ++i)
+                record::put_fact("key", std::to_string(i).append(text, 1999).c_str());
+              for (int i = 0; i < 3000; ++i) std::thread([] { record_numbered(0, 1); }).join();
+              shared_[1] = resident_file_kb() - before;
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  ASSERT_GT(grid.bytes.size(), 300u << 20);
+  EXPECT_LT(shared_[0].load(), 2u << 10);
+  EXPECT_LT(shared_[1].load(), 2u << 10);
+}
+
 // A store must never meet a page that is not there (SIGBUS).
 TEST_F(Recorder, DiskThatIsFullStopsRecordingNotTheJob) {
   ASSERT_EQ(run([] {
