@@ -260,4 +260,42 @@ INPUT_2 = [
          [fix(("dataloader-prefetch", "blocking-copy"), "--ahead"), fix(("host-work", "input-decode"), "--no-flip"), fix("sync-per-step", "--log-every 1000")], package="jax, flax, optax", framework="jax"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *COMPILED]
+MIXED = [
+    Case("hail-one-file", "hail_sweeps.py", ("{data}",),
+         [*workers("--cycle", 4, 8), fix(WORKERS, "--calls 2"), fix("dataloader-prefetch", "--prefetch 16"), fix("input-remote-storage", "--read-buffer 4194304"),
+          fix(("input-remote-storage", "input-cacheable"), "--cache"), fix("small-batch", "--bs 64", batch_size="--bs")],
+         data="sweeps", mount={"open_us": 20000, "read_us": 20000}, package="tensorflow", framework="tensorflow"),
+    Case("bearing-eager", "bearing_faults.py", (),
+         [fix(("debug-left-on", "launch-bound"), "--no-debug"), fix(("debug-left-on", "launch-bound"), "--no-debug --jit"), fix("small-batch", "--batch-size 128", batch_size="--batch-size"),
+          fix("dataloader-prefetch", "--prefetch 16"), fix("input-cacheable", "--cache"), fix("logging-stall", "--csv-every 1000")],
+         package="keras, tensorflow", framework="keras", side="script"),
+    Case("glucose-generator", "glucose_windows.py", (),
+         [fix(("input-decode", "input-cacheable", "collate-cost"), "--feed batches"), fix(("input-decode", "input-cacheable"), "--feed tensors"), *workers("--readers", 2, 4),
+          fix("dataloader-prefetch", "--prefetch 16"), fix("input-decode", "--shuffle 200"), fix("small-batch", "--batch-size 256", batch_size="--batch-size")],
+         package="keras, tensorflow, pandas", framework="keras"),
+    Case("heatpump-replay", "sac_heatpump.py", (),
+         [fix("host-work", "--replay stack"), fix("host-work", "--replay arrays"), fix("launch-bound", "--optimizer fused"), fix("dataloader-oversubscribed", "--threads 1"),
+          fix(("sync-per-step", "logging-stall"), "--print-every 1000"), fix("small-batch", "--batch-size 256", batch_size="--batch-size")], side="script"),
+    Case("sleep-threads", "sleep_stages.py", (),
+         [fix(("dataloader-oversubscribed", "cpu-contention"), "--threads 2"), fix(("dataloader-oversubscribed", "cpu-contention"), "--threads 1"), fix("dataloader-oversubscribed", "--num-workers 0"),
+          *workers("--num-workers", 1, 4), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("sync-per-step", "--log-every-n-steps 1000"),
+          fix("small-batch", "--batch-size 64", batch_size="--batch-size")], package="lightning"),
+    Case("piano-rolls", "piano_rolls.py", ("{data}",),
+         [fix(("input-cacheable", "input-decode"), "--keep-notes"), *workers("--jobs", 2, 4), fix(WORKERS, "--processes"), fix(WORKERS, "--processes --jobs 2", num_workers="--jobs"),
+          fix("dataloader-prefetch", "--ahead 16", prefetch_factor="--ahead"), fix("sync-per-step", "--log-every 1000")], data="scores"),
+    Case("logs-healthy", "log_anomalies.py", (),
+         [*workers("--num_workers", 2), fix(WORKERS, "--num_workers 0"), fix("dataloader-prefetch", "--prefetch_factor 8", prefetch_factor="--prefetch_factor"), fix("sync-per-step", "--logging_steps 1000"),
+          fix("small-batch", "--train_batch_size 32", batch_size="--train_batch_size")], package="accelerate"),
+    Case("retrosynthesis-offload", "retrosynthesis.py", (),
+         [fix(("host-work", "blocking-copy"), "--no-offload"), fix("pin-memory", "--pin_offload"), fix(("launch-bound", "host-work"), "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--report 1000"),
+          fix("small-batch", "--batch 192", batch_size="--batch")], device="a10", side="script"),
+    Case("galaxy-gradient-norms", "galaxy_shapes.py", (),
+         [fix("sync-per-step", "--norms-together"), fix("sync-per-step", "--norms-every 50"), fix("launch-bound", "--optimizer fused"), fix("cudnn-autotune", "--channels-last"), fix(PRECISION, "--tf32"),
+          fix("sync-per-step", "--loss-every 1000"), fix("small-batch", "--batch 128", batch_size="--batch")], device="a100", side="script"),
+    Case("jets-item-by-item", "jet_tagger.py", (),
+         [fix(("blocking-copy", "pin-memory", "collate-cost"), "--to-device batch"), fix(("blocking-copy", "pin-memory", "collate-cost"), "--to-device batch --pin"),
+          fix((WORKERS, "blocking-copy", "pin-memory", "collate-cost"), "--to-device batch --pin --workers 1"), fix(("blocking-copy", "repeated-copy"), "--to-device all"),
+          fix("small-batch", "--batch 256", batch_size="--batch"), fix("sync-per-step", "--print-every 1000")], device="a10", side="device"),
+]  # fmt: skip
+
+CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *COMPILED, *MIXED]

@@ -342,6 +342,49 @@ def strokes(folder, count=3000):
     np.savez(folder / "strokes.npz", points=points.astype(np.float32), lengths=lengths, writers=RANDOM.integers(0, 40, count))
 
 
+def sweeps(folder, afternoons=24, count=48, side=96, times=6):
+    """TFRecords of radar images: cells that drift and fade over the sweeps, in half dBZ above -32."""
+    import tensorflow as tf
+
+    y, x = np.mgrid[:side, :side]
+    for afternoon in range(afternoons):
+        with tf.io.TFRecordWriter(str(folder / f"sweeps-{afternoon:03}.tfrecord")) as writer:
+            for _ in range(count):
+                image = np.zeros((side, side, times))
+                for row, column, peak in zip(*RANDOM.uniform(0, side, (2, 4)), RANDOM.uniform(30, 70, 4)):
+                    for time in range(times):
+                        image[:, :, time] += peak * np.exp(-((y - row) ** 2 + (x - column - 2 * time) ** 2) / 90)
+                levels = np.clip(2 * (image + RANDOM.normal(0, 1, image.shape) + 32), 0, 255).astype(np.uint8)
+                features = {
+                    "sweeps": tf.train.Feature(bytes_list=tf.train.BytesList(value=[levels.tobytes()])),
+                    "hail": tf.train.Feature(int64_list=tf.train.Int64List(value=[int(image.max() > 62)])),
+                }
+                writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+
+
+def scores(folder, composers=6, pieces=40):
+    """Piano pieces as midicsv writes them: a line an event, notes that end by a velocity of zero, changes of tempo."""
+    random.seed(2)
+    for composer in range(composers):
+        place = folder / f"composer{composer}"
+        place.mkdir()
+        scale = random.sample(range(12), 7)
+        for piece in range(pieces):
+            events = [(0, "Start_track", ""), (0, "Tempo", ", 500000")]
+            tick = 0
+            while tick < 22_000:
+                if random.random() < 0.02:
+                    events.append((tick, "Tempo", f", {random.randint(400_000, 700_000)}"))
+                for pitch in random.sample(range(36, 96), random.randint(1, 5)):
+                    pitch = pitch // 12 * 12 + scale[pitch % 7]
+                    events.append((tick, "Note_on_c", f", 0, {pitch}, {random.randint(30, 110)}"))
+                    events.append((tick + random.choice([60, 120, 240, 480]), "Note_on_c", f", 0, {pitch}, 0"))
+                tick += random.choice([30, 60, 60, 120])
+            events.sort(key=lambda event: event[0])
+            lines = ["0, 0, Header, 1, 1, 480", *(f"1, {tick}, {name}{rest}" for tick, name, rest in events)]
+            (place / f"op{piece:03}.csv").write_text("\n".join(lines) + "\n")
+
+
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True)
