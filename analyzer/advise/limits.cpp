@@ -75,12 +75,17 @@ bool applies(const FrameworkLimit& limit, const model::Process& process) {
   return is_loaded(limit.module) && is_loaded(limit.other_module) && !process.sources.count(limit.source);
 }
 
-// Loaders that are not PyTorch's show their waits and nothing of what made them wait.
+// Loaders that are not PyTorch's show their waits and, unless tf.data told of its stages, nothing of what
+// made them wait.
 void add_frameworks(const model::Process& process, const std::string& who, Limits& limits) {
   std::set<std::string> waits_only;
   for (const model::LoaderEpoch& epoch : process.epochs) {
     const model::Loader& loader = process.loaders.at(epoch.loader);
-    if (loader.num_workers < 0 && loader.framework != "torch") waits_only.insert(loader.framework);
+    const bool has_stages =
+        std::ranges::any_of(process.stage_readings,
+                            [&](const model::StageReading& reading) { return reading.loader == loader.id; });
+    if (loader.num_workers < 0 && loader.framework != "torch" && !has_stages)
+      waits_only.insert(loader.framework);
   }
   for (const std::string& framework : waits_only)
     add_weighty(limits, fmt::format("{}waiting for {} is measured, but not which of its stages is slow.", who,

@@ -40,12 +40,13 @@ constexpr Advice kGilAdvice[] = {
 // One loader's pipeline, and what fits it.
 class Pipeline {
  public:
-  explicit Pipeline(const model::Loader& loader) : loader_(loader), stages_(pipeline_stages(loader)) {}
+  Pipeline(const model::Loader& loader, const std::optional<model::PipelineWork>& work)
+      : loader_(loader), work_(work), stages_(pipeline_stages(loader)) {}
 
   template <size_t kCount>
   const Advice* find(const Advice (&rows)[kCount]) const {
     const auto found = std::ranges::find_if(rows, [&](const Advice& advice) {
-      return advice.framework == loader_.framework && holds(advice.has) &&
+      return advice.framework == loader_.framework && holds(advice.has) && !is_rewritten(advice) &&
              (advice.lacks.empty() || !holds(advice.lacks));
     });
     return found == std::end(rows) ? nullptr : &*found;
@@ -70,7 +71,20 @@ class Pipeline {
            loader_.class_name.find(fmt::format("({}", words)) != std::string::npos;  // "Mine (PyDataset, ..."
   }
 
+  bool runs(std::string_view name) const {
+    return std::ranges::any_of(work_->stages,
+                               [&](const model::StageWork& stage) { return stage.name == name; });
+  }
+  // TensorFlow has already done what the advice says: a map without state runs in parallel, and a prefetch is
+  // put at the end.
+  bool is_rewritten(const Advice& advice) const {
+    if (!work_) return false;
+    if (advice.cause == PipelineCause::kPrefetch) return runs("Prefetch");
+    return (advice.has == "Map" || advice.has == "Interleave") && !runs(advice.has);
+  }
+
   const model::Loader& loader_;
+  const std::optional<model::PipelineWork>& work_;
   const std::vector<PipelineStage> stages_;
 };
 
@@ -97,7 +111,8 @@ bool saves_work(PipelineCause cause) {
 std::optional<PipelineFix> pipeline_fix(const RuleInput& input) {
   const model::Loader* loader = input.configured_loader();
   if (!loader || input.loader) return std::nullopt;
-  const Pipeline pipeline(*loader);
+  const auto unseen = unseen_pipeline(input);
+  const Pipeline pipeline(*loader, unseen->work);
   const Advice* advice = advice_for(input, pipeline);
   if (!advice) return std::nullopt;
   return PipelineFix{advice->cause,

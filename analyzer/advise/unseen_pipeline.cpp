@@ -29,6 +29,21 @@ MachineUse while_training_computes(MachineUse use, double wait_share) {
   return use;
 }
 
+double all_cores(const RuleInput& input) {
+  return cores_of_rank(input) * input.ranks_on_host;
+}
+
+model::TimeSpan recorded_steps(const RuleInput& input) {
+  const auto& steps = input.rank.steps;
+  return steps.empty() ? model::TimeSpan{} : model::TimeSpan{steps.front().step.begin, steps.back().step.end};
+}
+
+// Of the step, at least what the job's other work takes on all cores.
+double ceiling_without_work(const RuleInput& input, const UnseenPipeline& pipeline) {
+  const double rest = pipeline.cores - pipeline.work_cores();
+  return ceiling_without_input(input, 1 - std::min(1.0, rest / all_cores(input)));
+}
+
 }  // namespace
 
 std::optional<UnseenPipeline> unseen_pipeline(const RuleInput& input) {
@@ -36,11 +51,14 @@ std::optional<UnseenPipeline> unseen_pipeline(const RuleInput& input) {
   if (!loader || input.loader) return std::nullopt;
   UnseenPipeline pipeline;
   pipeline.wait_share = input.rank.steady_input_share();
-  if (runs_python(*loader)) pipeline.gil_share = input.rank.share(attribute::Category::Gil);
+  pipeline.runs_python = runs_python(*loader);
+  if (pipeline.runs_python) pipeline.gil_share = input.rank.share(attribute::Category::Gil);
   if (const auto use = machine_use(input)) {
     pipeline.cores = use->job_cores;
     pipeline.fills_cores = fills_cores(input, while_training_computes(*use, pipeline.wait_share));
+    pipeline.leaves_no_core = pipeline.cores > all_cores(input) - 1;
   }
+  pipeline.work = model::pipeline_work(input.process, loader->id, recorded_steps(input));
   return pipeline;
 }
 
@@ -48,13 +66,13 @@ double ceiling_without_pipeline(const RuleInput& input, const UnseenPipeline& pi
   constexpr double kLeastLeft = 0.5;
   const double rest = 1 - std::min(1.0, pipeline.wait_share + pipeline.gil_share);
   const bool competes = input.rank.device == model::kNone && pipeline.is_at_its_limit();
-  return ceiling_without_input(input, 1 - rest * (competes ? kLeastLeft : 1));
+  const double unseen = ceiling_without_input(input, 1 - rest * (competes ? kLeastLeft : 1));
+  return pipeline.competes() ? std::max(unseen, ceiling_without_work(input, pipeline)) : unseen;
 }
 
 double ceiling_on_all_cores(const RuleInput& input, const UnseenPipeline& pipeline) {
   const double ceiling = ceiling_without_input(input, pipeline.wait_share);
-  const double cores = cores_of_rank(input) * input.ranks_on_host;
-  return pipeline.cores > 0 ? std::clamp(cores / pipeline.cores, 1.0, ceiling) : ceiling;
+  return pipeline.cores > 0 ? std::clamp(all_cores(input) / pipeline.cores, 1.0, ceiling) : ceiling;
 }
 
 }  // namespace gpuwatch::advise

@@ -119,9 +119,27 @@ Verdict without_end(const model::Run& run, const model::Process& process, const 
 }
 
 // The job does not wait for its input or its host by more than the bound.
-Verdict not_bound(const model::Process& process, const RankAttribution& rank, bool has_complaints) {
+// A complaint of the machine alone leaves the job healthy.
+bool is_about_the_job(const Finding& finding) {
+  return finding.is_complaint() && finding.bottleneck != Bottleneck::Machine &&
+         !finding.explains.contains(Category::Sched);
+}
+
+// Of data loading that training does not wait for, and that takes CPU cores from it.
+double hidden_input_ceiling(const std::vector<Finding>& findings) {
+  double ceiling = 1;
+  for (const Finding& finding : findings)
+    if (finding.is_complaint() && finding.bottleneck == Bottleneck::Input)
+      ceiling = std::max(ceiling, finding.ceiling_speedup.value_or(1));
+  return ceiling;
+}
+
+Verdict not_bound(const model::Process& process, const RankAttribution& rank,
+                  const std::vector<Finding>& findings) {
+  const bool has_complaints = std::ranges::any_of(findings, is_about_the_job);
   const double compute = rank.share(Category::Compute);
-  const double ceiling = compute > 0 ? (1 - rank.share(Bottleneck::Machine)) / compute : 1;
+  double ceiling = compute > 0 ? (1 - rank.share(Bottleneck::Machine)) / compute : 1;
+  if (rank.device == model::kNone) ceiling = std::max(ceiling, hidden_input_ceiling(findings));
   if (!is_input_seen(process, rank))
     return {
         "cpu-job",
@@ -165,12 +183,6 @@ Verdict gpu_unused(const RankAttribution& rank, const Finding& finding) {
               "CPU JOB: the machine has a GPU that is not used; training computes on the CPU {} of the time",
               percent(rank.share(Category::Compute))),
           finding.ceiling_speedup.value_or(1), Bottleneck::Compute};
-}
-
-// A complaint of the machine alone leaves the job healthy.
-bool is_about_the_job(const Finding& finding) {
-  return finding.is_complaint() && finding.bottleneck != Bottleneck::Machine &&
-         !finding.explains.contains(Category::Sched);
 }
 
 // Whoever waits for its peers waits for one of them: they do not count as idle.
@@ -231,7 +243,7 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
     return bound;
   }
   if (has_no_end(process)) return without_end(run, process, *rank);
-  return not_bound(process, *rank, std::ranges::any_of(findings, is_about_the_job));
+  return not_bound(process, *rank, findings);
 }
 
 }  // namespace gpuwatch::advise

@@ -181,6 +181,8 @@ void Builder::map_tables(const ProcessTables& tables, const LinearClock& clock) 
                    [](const MachineSample& a, const MachineSample& b) { return a.time < b.time; });
   for (size_t i = 0; i < process.device_samples.size(); ++i)
     process.device_samples[i].time = clock.map(tables.device_sample_ticks[i]);
+  for (size_t i = 0; i < process.stage_readings.size(); ++i)
+    process.stage_readings[i].time = clock.map(tables.stage_ticks[i]);
   if (tables.start_ticks != 0) process.start = clock.map(tables.start_ticks);
   if (tables.end_ticks != 0) process.last_seen = clock.map(tables.end_ticks);
 }

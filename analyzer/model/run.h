@@ -217,6 +217,18 @@ struct Loader {
   uint32_t thread = kNone;  // index into Process::threads: the consumer
 };
 
+// What tf.data had counted of a stage by then, since its iterator began (trace::PipelineStage).
+struct StageReading {
+  Ns time = 0;
+  uint32_t loader = 0;  // Loader::id
+  uint32_t stage = 0;   // 0 hands out the batches
+  uint32_t feeds = 0;   // the stage that it feeds; of stage 0 itself
+  std::string name;     // as tf.data's model has it: "MapAndBatch"
+  uint64_t elements = 0, bytes_produced = 0;
+  uint64_t bytes_consumed = 0;  // without what it holds in its buffer
+  Ns processing_ns = 0;         // of its threads, without its inputs: wall clock
+};
+
 // What a source recorded, and in words for people.
 struct SourceStatus {
   trace::SourceState state = trace::SourceState::Unknown;
@@ -282,6 +294,7 @@ struct Process {
   std::vector<LoaderEpoch> epochs;
   std::vector<MachineSample> machine_samples;
   std::vector<DeviceSample> device_samples;
+  std::vector<StageReading> stage_readings;
   std::vector<Mount> mounts;
   std::vector<ModuleRange> modules;
   std::map<std::string, SourceStatus> sources;      // "cuda" -> On

@@ -122,6 +122,7 @@ class TableVisitor {
             {text(t.point()), text(t.type()), text(t.source()), t.device(), t.is_remote() == 1});
   }
   void operator()(const trace::DeviceSample& t);
+  void operator()(const trace::PipelineStage& t);
 
   // Links name a loader, not a process; they belong to the process that has the loader.
   void place_workers();
@@ -300,6 +301,19 @@ void TableVisitor::operator()(const trace::DeviceSample& t) {
   sample.power_limit_default_mw = t.power_limit_default_mw();
   if (t.is_other_utilization_known()) sample.other_utilization_percent = t.other_utilization_percent();
   sample.is_unused = t.is_unused() != 0;
+}
+
+void TableVisitor::operator()(const trace::PipelineStage& t) {
+  auto& tables = of(t.process());
+  tables.stage_ticks.push_back(t.ticks());
+  run_.processes[tables.process].stage_readings.push_back({.loader = t.loader(),
+                                                           .stage = t.stage(),
+                                                           .feeds = t.feeds(),
+                                                           .name = text(t.name()),
+                                                           .elements = t.elements(),
+                                                           .bytes_produced = t.bytes_produced(),
+                                                           .bytes_consumed = t.bytes_consumed(),
+                                                           .processing_ns = as_ns(t.processing_ns())});
 }
 
 void TableVisitor::operator()(const trace::ProcessEnd& t) {

@@ -39,6 +39,7 @@ struct ProcessTables {
   Ns realtime_offset = 0;                     // CLOCK_REALTIME minus CLOCK_MONOTONIC at its last sample
   std::vector<uint64_t> sample_ticks;         // of Process::samples
   std::vector<uint64_t> device_sample_ticks;  // of Process::device_samples
+  std::vector<uint64_t> stage_ticks;          // of Process::stage_readings
   std::vector<uint16_t> stream_index;         // StreamInfo.index -> index into Process::streams, kNoStream
   std::unordered_map<uint32_t, uint32_t> loaders;  // LoaderInfo.id -> index into Process::loaders
   std::vector<WorkerLink> workers;                 // of its loaders

@@ -11,72 +11,24 @@
 // Forwarding six integer registers and returning one fits both; the hidden argument is recognized by
 // pointing into the caller's stack. No TensorFlow header is needed, and of its objects only the bool on that
 // stack is read.
-//
-// Finding the real function. ld.so binds a caller to us whichever library defines the symbol, so it is
-// looked for in the caller's own scope, after us in the global scope, in TensorFlow's libraries, and at last
-// in the symbol table of every loaded object. If no object defines it, the process ends as it would have
-// without us: with ld.so's message at the first call.
-#include <sys/syscall.h>
-
 #include <atomic>
 #include <cstdint>
 
 #include "hooks/core/evidence.h"
 #include "hooks/core/operations.h"
 #include "hooks/python/frameworks/tf_graph_waits.h"
+#include "hooks/tensorflow/pipeline_model.h"
+#include "hooks/tensorflow/tensorflow_function.h"
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
-#include "libinject/base/syscall.h"
-#include "libinject/base/text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
-#include "libinject/runtime/next_definition.h"
-#include "libinject/runtime/real_function.h"
 
 namespace {
 
 using namespace gpuwatch;
 using namespace gpuwatch::hooks;
-
-using SixWords = uintptr_t (*)(uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t, uintptr_t);
-
-constexpr const char* kSonames[] = {"libtensorflow_cc.so.2", "libtensorflow_framework.so.2", nullptr};
-
-[[noreturn]] GW_COLD void end_as_the_linker_would(const char* symbol) noexcept {
-  base::Text<512> line;
-  line.add("symbol lookup error: undefined symbol: ").add(symbol).add('\n');
-  base::raw_syscall(SYS_write, 2, base::address(line.c_str()), line.size());
-  for (;;) base::raw_syscall(SYS_exit_group, 127);
-}
-
-class TensorFlowFunction {
- public:
-  explicit constexpr TensorFlowFunction(const char* symbol) noexcept
-      : real_(symbol, kSonames), wanted_{symbol, runtime::gnu_hash(symbol)} {}
-
-  SixWords get(const void* caller, SixWords own) noexcept {
-    const SixWords real = real_.get(caller, reinterpret_cast<void*>(own));
-    return GW_LIKELY(real != nullptr) ? real : find_anywhere();
-  }
-
- private:
-  GW_COLD SixWords find_anywhere() noexcept {
-    void* found = nullptr;
-    runtime::find_next_definitions(&wanted_, &found, 1);
-    if (!found) end_as_the_linker_would(wanted_.name);
-    real_.keep(found);
-    return reinterpret_cast<SixWords>(found);
-  }
-
-  runtime::RealFunction<SixWords> real_;
-  runtime::WantedSymbol wanted_;
-};
-
-#define GW_TEXT(symbol) #symbol
-#define GW_TENSORFLOW(identifier, op_class, name, symbol) \
-  constinit TensorFlowFunction g_##identifier(GW_TEXT(symbol));
-#include "hooks/tensorflow/tensorflow.def"
-#undef GW_TENSORFLOW
+using tensorflow::SixWords;
 
 // Whether the address lies in a frame of this thread above ours; stacks are mapped without a gap.
 bool is_on_callers_stack(uintptr_t address, const void* frame) noexcept {
@@ -108,18 +60,21 @@ gw_tensorflow_get_next(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, uintp
     "_ZN10tensorflow4data16IteratorResource7GetNextEPNS_15OpKernelContextEPSt6vectorINS_6TensorESaIS5_EEPb");
 extern "C" GW_EXPORT uintptr_t gw_tensorflow_get_next(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,
                                                       uintptr_t e, uintptr_t f) noexcept(false) {
-  const SixWords real = g_tensorflow_get_next.get(__builtin_return_address(0), gw_tensorflow_get_next);
+  const SixWords real =
+      tensorflow::g_tensorflow_get_next.get(__builtin_return_address(0), gw_tensorflow_get_next);
   const void* const frame = __builtin_frame_address(0);
   const bool is_in_memory = is_on_callers_stack(a, frame);
   const uintptr_t resource = is_in_memory ? b : a;
   const uintptr_t end_of_sequence = is_in_memory ? e : d;
   if (!is_watched()) return real(a, b, c, d, e, f);
+  const auto* object = reinterpret_cast<const void*>(resource);
   const uint64_t begin = base::ticks();
+  tensorflow::t_asked_resource = object;
   const uintptr_t status = real(a, b, c, d, e, f);
+  tensorflow::t_asked_resource = nullptr;
   const uint64_t end = base::ticks();
   const bool is_known = is_on_callers_stack(end_of_sequence, frame);
   const bool is_exhausted = is_known && *reinterpret_cast<const volatile uint8_t*>(end_of_sequence) == 1;
-  const auto* object = reinterpret_cast<const void*>(resource);
   if (python::t_framework.waiting) {
     python::t_framework.is_exhausted = is_exhausted;
   } else if (!python::is_waited_for(object)) {
@@ -136,7 +91,7 @@ gw_tensorflow_set_iterator(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d, u
 extern "C" GW_EXPORT uintptr_t gw_tensorflow_set_iterator(uintptr_t a, uintptr_t b, uintptr_t c, uintptr_t d,
                                                           uintptr_t e, uintptr_t f) noexcept(false) {
   const SixWords real =
-      g_tensorflow_set_iterator.get(__builtin_return_address(0), gw_tensorflow_set_iterator);
+      tensorflow::g_tensorflow_set_iterator.get(__builtin_return_address(0), gw_tensorflow_set_iterator);
   const bool is_in_memory = is_on_callers_stack(a, __builtin_frame_address(0));
   python::bind_resource(python::t_framework.iterator, reinterpret_cast<const void*>(is_in_memory ? b : a));
   return real(a, b, c, d, e, f);
@@ -154,7 +109,7 @@ extern "C" GW_EXPORT uintptr_t gw_tensorflow_reduce_dataset(uintptr_t a, uintptr
                                                             uintptr_t d, uintptr_t e,
                                                             uintptr_t f) noexcept(false) {
   const SixWords real =
-      g_tensorflow_reduce_dataset.get(__builtin_return_address(0), gw_tensorflow_reduce_dataset);
+      tensorflow::g_tensorflow_reduce_dataset.get(__builtin_return_address(0), gw_tensorflow_reduce_dataset);
   if (is_watched()) note_unseen_loop();
   return real(a, b, c, d, e, f);
 }

@@ -123,6 +123,7 @@ GW_DECLARE_PUT(Sample, "")
 GW_DECLARE_PUT(ProcessEnd, "")
 GW_DECLARE_PUT(Mount, "")
 GW_DECLARE_PUT(DeviceSample, "")
+GW_DECLARE_PUT(PipelineStage, "")
 #undef GW_DECLARE_PUT
 
 // What a source gives from now on. `text` is for people: what is missing, what follows, what to do; null

@@ -126,6 +126,7 @@ GW_DEFINE_PUT(Sample)
 GW_DEFINE_PUT(ProcessEnd)
 GW_DEFINE_PUT(Mount)
 GW_DEFINE_PUT(DeviceSample)
+GW_DEFINE_PUT(PipelineStage)
 #undef GW_DEFINE_PUT
 
 uint32_t intern(const char* text, size_t bytes) noexcept {

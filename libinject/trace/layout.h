@@ -71,6 +71,7 @@ constexpr uint64_t batch_bytes(uint32_t packed) noexcept {
   X(Sample, "SAMP")        \
   X(ProcessEnd, "ENDP")    \
   X(Mount, "MONT")         \
-  X(DeviceSample, "DSMP")
+  X(DeviceSample, "DSMP")  \
+  X(PipelineStage, "STGE")
 
 }  // namespace gpuwatch::trace

@@ -54,6 +54,10 @@ TABLES = {
         "memory_bytes:Q utilization_percent:I other_processes:I other_memory_bytes:Q numa_node:i "
         "power_limit_default_mw:I other_utilization_percent:I is_other_utilization_known:B is_unused:B",
     ),
+    b"STGE": (
+        "PipelineStage",
+        "process:I ticks:Q loader:I stage:I feeds:I name:s elements:Q bytes_produced:Q bytes_consumed:Q processing_ns:Q",
+    ),
     b"ENDP": ("ProcessEnd", "process:I reason:B code:i ticks:Q"),
 }
 OP_CLASSES = {

@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import raw_trace
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = ROOT / "tests/frameworks/programs"
@@ -56,6 +57,19 @@ def test_stage_of_tensorflow_at_its_line(inject, stage, cause, advice):
     (finding,) = [finding for finding in report["findings"] if finding["id"] == cause]
     assert finding["fix"]["summary"].startswith(advice)
     assert is_at(finding["fix"]["location"], "train_tfstages.py", stage)
+
+
+@pytest.mark.parametrize("stage", ["map", "parallel", "generator"])
+def test_tensorflow_tells_how_long_its_stages_work(inject, stage):
+    """Each sample computes for 4 ms of thread time, in one stage or in a function that it calls."""
+    job = run(inject, "tensorflow", "train_tfstages.py", stage)
+    rows = raw_trace.read_run(job.out).tables("PipelineStage")
+    last = [row for row in rows if row["ticks"] == rows[-1]["ticks"]]
+    assert last[0]["name"] == "Root" and 0 < last[0]["elements"] <= 40
+    batches = last[0]["elements"]
+    assert sum(row["processing_ns"] for row in last) >= batches * 8 * 4e6
+    for row in last[1:]:
+        assert last[row["feeds"]]["bytes_consumed"] > 0
 
 
 def test_jax_with_a_generator_is_seen_making_its_data(inject):

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/costly_stage.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/machine.h"
@@ -12,6 +13,7 @@
 #include "analyzer/advise/storage.h"
 #include "analyzer/advise/unseen_pipeline.h"
 #include "analyzer/advise/worker_bound.h"
+#include "analyzer/io/printable.h"
 #include "analyzer/model/stacks.h"
 #include "analyzer/model/training_stacks.h"
 
@@ -49,6 +51,8 @@ constexpr Threshold kThresholds[] = {
     kOwnDataShare,
     {"or waiting for tf.data, Keras and the GIL, where they fill the cores or hold it",
      UnseenPipeline::kLeastWait, "of the step", "XProf's lower band"},
+    {"or, where less than one core is free, work of the stages of tf.data", UnseenPipeline::kLeastWork,
+     "of the CPU time that the job uses", "a run differs from the next one by almost as much"},
 };
 
 bool is_most_of_the_stall(const attribute::RankAttribution& rank) {
@@ -118,24 +122,50 @@ std::optional<Finding> without_loader(const RuleInput& input) {
   return finding;
 }
 
+std::string pipeline_title(const RuleInput& input, const UnseenPipeline& pipeline) {
+  const std::string name = framework_name(input.configured_loader()->framework);
+  if (pipeline.holds_gil())
+    return fmt::format(
+        "CPU transforms: Python code that makes the data of {} holds the GIL, which training waits for "
+        "{:.0f}% "
+        "of each step",
+        name, 100 * pipeline.gil_share);
+  if (pipeline.competes())
+    return fmt::format(
+        "CPU transforms: the stages of tf.data take {:.1f} of the {:.1f} CPU cores that the job uses, and "
+        "training the rest",
+        pipeline.work_cores(), pipeline.cores);
+  return fmt::format("CPU transforms: {} and training fill the CPU cores, {}", name,
+                     stall_words(input, pipeline.wait_share));
+}
+
+// Where its stages were seen, the one that works longest.
+void name_stage(Finding& finding, const model::Loader& loader, const UnseenPipeline& pipeline) {
+  if (!pipeline.work) return;
+  const CostlyStage stage = costly_stage(loader, *pipeline.work);
+  const std::string name = io::printable(stage.name);
+  finding.evidence.push_back({"work of all stages", pipeline.work->busy_ns() / 1e6, "ms for a batch"});
+  finding.evidence.push_back({"of those, " + name, stage.busy_ns / 1e6, "ms for a batch"});
+  if (!stage.location.empty()) finding.fix.location = stage.location;
+  if (pipeline.runs_python) return;
+  finding.fix.summary = fmt::format(
+      "Do less in the stage {} ({:.3g} of {:.3g} ms of work for a batch): .cache() after it if each epoch "
+      "makes "
+      "the same, or transforms of whole batches (batch before map)",
+      name, stage.busy_ns / 1e6, pipeline.work->busy_ns() / 1e6);
+}
+
 // tf.data and Keras: their threads work in the training process.
 std::optional<Finding> in_pipeline(const RuleInput& input, const UnseenPipeline& pipeline) {
-  const double lost = pipeline.wait_share + pipeline.gil_share;
+  const double taken = pipeline.competes() ? pipeline.work_cores() / pipeline.cores : 0;
+  const double lost = std::max(pipeline.wait_share + pipeline.gil_share, taken);
   const bool is_on_cpu = input.rank.device == model::kNone && !input.device_hidden();
   if (!is_on_cpu || !pipeline.is_at_its_limit() || lost < UnseenPipeline::kLeastWait) return std::nullopt;
   const model::Loader& loader = *input.configured_loader();
   Finding finding = make_finding(kInputDecode, input, lost);
   finding.bottleneck = attribute::Bottleneck::Input;
   finding.explains = finding.explains | attribute::CategorySet{attribute::Category::Gil};
-  const std::string name = framework_name(loader.framework);
-  finding.title =
-      pipeline.holds_gil()
-          ? fmt::format(
-                "CPU transforms: Python code that makes the data of {} holds the GIL, which training "
-                "waits for {:.0f}% of each step",
-                name, 100 * pipeline.gil_share)
-          : fmt::format("CPU transforms: {} and training fill the CPU cores, {}", name,
-                        stall_words(input, pipeline.wait_share));
+  finding.title = pipeline_title(input, pipeline);
   finding.evidence = {{"data stall", 100 * pipeline.wait_share, "% of the step"}};
   if (pipeline.holds_gil())
     finding.evidence.push_back({"training waits for the GIL", 100 * pipeline.gil_share, "% of the step"});
@@ -146,6 +176,7 @@ std::optional<Finding> in_pipeline(const RuleInput& input, const UnseenPipeline&
       "cheaper or precomputed transforms, or .cache() if the data fits in memory";
   finding.fix.change = NamedChange{"transforms", ""};
   finding.fix.location = loader.location;
+  name_stage(finding, loader, pipeline);
   if (const auto code = model::sample_code(loader)) finding.fix.location = code->location();
   const auto fitting = pipeline_fix(input);
   if (fitting && fitting->cause == PipelineCause::kTransforms) finding.fix = fitting->fix;

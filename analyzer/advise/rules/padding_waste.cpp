@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/advise/unseen_pipeline.h"
 
 namespace gpuwatch::advise {
 
@@ -57,7 +59,58 @@ void name_fix(Finding& finding, const RuleInput& input) {
     finding.fix.location = configured->location;
 }
 
+// A stage that pads: what it takes and what it hands on, with all components of a sample.
+const model::StageWork* padding_stage(const UnseenPipeline& pipeline) {
+  if (!pipeline.work) return nullptr;
+  const auto found = std::ranges::find_if(pipeline.work->stages, [](const model::StageWork& stage) {
+    return stage.name.find("PaddedBatch") != stage.name.npos && stage.bytes_out > 0;
+  });
+  return found == pipeline.work->stages.end() ? nullptr : &*found;
+}
+
+void name_fix(Finding& finding, const model::Loader& loader, const model::StageWork& stage) {
+  if (stage.is_one_size) {
+    finding.fix.change = NamedChange{"padding", "longest"};
+    finding.fix.summary =
+        "Pad each batch to its longest sample: None for that size in padded_shapes; batches of similar "
+        "lengths, by "
+        "bucket_by_sequence_length, have less padding yet";
+    finding.fix.snippet = "dataset = dataset.padded_batch(32, padded_shapes=([None, 3], []))";
+  } else {
+    finding.fix.change = NamedChange{"batch_sampler", "by length"};
+    finding.fix.summary = "Batch samples of similar length by bucket_by_sequence_length";
+    finding.fix.snippet =
+        "dataset = dataset.bucket_by_sequence_length(lambda x, y: tf.shape(x)[0], boundaries, batch_sizes)";
+  }
+  finding.fix.location = batch_size_location(loader);
+}
+
+// tf.data counts the bytes that its stage padded_batch takes and hands on.
+std::optional<Finding> in_pipeline(const RuleInput& input) {
+  const auto pipeline = unseen_pipeline(input);
+  const model::StageWork* stage = pipeline ? padding_stage(*pipeline) : nullptr;
+  if (!stage) return std::nullopt;
+  const double wasted = 1 - stage->bytes_in / stage->bytes_out;
+  const double work = input.rank.share(Category::Compute) + input.rank.share(Category::CopyH2D);
+  const double lost = wasted * work;
+  if (wasted < kLeastPadding || lost < kLeastLost) return std::nullopt;
+  const double square = 1 - (1 - wasted) * (1 - wasted);
+  Finding finding = make_finding(kPaddingWaste, input, lost);
+  finding.title = fmt::format("Padding: {:.0f}% of each batch of {}", 100 * wasted,
+                              framework_name(input.configured_loader()->framework));
+  finding.evidence = {
+      {"padding", 100 * wasted, "% of the bytes of a batch"},
+      {"samples of a batch", stage->bytes_in / 1e3, "kB"},
+      {"padded batch", stage->bytes_out / 1e3, "kB"},
+      {"compute and exposed H2D copies", 100 * work, "% of the step"},
+      {"saved without padding, if time grows with the elements", 100 * lost, "% of the step"}};
+  name_fix(finding, *input.configured_loader(), *stage);
+  finding.ceiling_speedup = 1 / (1 - std::min(square * work, 0.95));
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
+  if (!input.loader) return in_pipeline(input);
   if (!input.facts || input.facts->shapes.batches < kLeastBatches) return std::nullopt;
   const Shapes& shapes = input.facts->shapes;
   const double wasted = padding(shapes);
@@ -89,7 +142,8 @@ const Rule kPaddingWaste{
     "padding-waste",
     "Samples of different lengths are padded to one length, and the GPU computes on the padding.",
     "The sizes of the samples that the loader's `collate_fn` received against the size of the batch that it "
-    "made of the same field. Contents are not looked at. Samples that are merely long, or all of one size, "
+    "made of the same field; of tf.data, the bytes that `padded_batch` takes and hands on. Contents are not "
+    "looked at. Samples that are merely long, or all of one size, "
     "have no padding. Where the dataset itself pads, all samples arrive with one length, and their padding "
     "is not seen. The upper bound assumes that time grows with the square of the length, as in attention.",
     "Pad to the longest sample of the batch instead of a fixed length, batch samples of similar length, or "

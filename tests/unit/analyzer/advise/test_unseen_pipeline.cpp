@@ -16,8 +16,25 @@ struct Pipeline {
   const char* class_name = "DatasetV2";
   const char* stages = "Batch < Map < TFRecord";
   double wait = 0.2, gil = 0;
-  double cores = 1.9;  // used, of 2
+  double cores = 1.9;                 // used, of 2
+  double work = 0;                    // cores that the stages take, as tf.data counts; 0: not known
+  const char* map = "ParallelMapV2";  // what the map is at run time
 };
+
+// At each end of the steps what tf.data had counted by then: batches of which the map takes most.
+void add_readings(const Pipeline& pipeline, model::Process& process, Ns begin, Ns end) {
+  uint64_t batches = 100;
+  for (const Ns time : {begin, end}) {
+    const auto work_ns = Ns(pipeline.work * double(end - begin) / 100 * double(batches));
+    const uint64_t bytes = batches * 1000;
+    process.stage_readings.push_back({time, process.loaders[0].id, 0, 0, "Root", batches, bytes, bytes, 0});
+    process.stage_readings.push_back(
+        {time, process.loaders[0].id, 1, 0, "Prefetch", batches, bytes, bytes, 0});
+    process.stage_readings.push_back(
+        {time, process.loaders[0].id, 2, 1, pipeline.map, batches, bytes, 0, work_ns});
+    batches += 100;
+  }
+}
 
 Diagnosis diagnose_pipeline(const Pipeline& pipeline) {
   test::Job job = test::make_loader_job({.workers = 0, .batches = 100, .cpu_count = 2});
@@ -36,6 +53,7 @@ Diagnosis diagnose_pipeline(const Pipeline& pipeline) {
     sample.cpu_total_ns = 2 * time;
     process.machine_samples.push_back(sample);
   }
+  if (pipeline.work > 0) add_readings(pipeline, process, begin, end);
   return diagnose(job.run, job.ranks);
 }
 
@@ -94,6 +112,38 @@ TEST(UnseenPipeline, HoldsTheGilWhereItRunsPython) {
   EXPECT_EQ(find(diagnose_pipeline({.wait = 0.02, .gil = 0.2, .cores = 1.5}).findings, "input-decode"),
             nullptr)
       << "someone else's";
+}
+
+// Hidden behind training, which waits for nothing, it still takes cores that training could have: 2 of them
+// for the 1.4 that the job uses without it. Were one free, it would take nothing from training. Work that
+// takes longer than there are cores for it waits for them as training does, and is no more of the CPU time.
+TEST(UnseenPipeline, CompetesWithTrainingThatDoesNotWait) {
+  const Pipeline hidden{.wait = 0.01, .work = 0.5};
+  const Diagnosis diagnosis = diagnose_pipeline(hidden);
+  const Finding* first = first_complaint(diagnosis.findings);
+  ASSERT_NE(first, nullptr);
+  EXPECT_EQ(first->id, "input-decode");
+  EXPECT_NEAR(first->ceiling_speedup.value_or(0), 2 / 1.4, 0.01);
+  EXPECT_EQ(diagnosis.verdict.id, "cpu-job");
+  EXPECT_NEAR(diagnosis.verdict.ceiling_speedup, 2 / 1.4, 0.01);
+  EXPECT_NEAR(ceiling_of(diagnose_pipeline({.wait = 0.01, .work = 1.5}), "input-decode"),
+              2 / (1.9 - 1.9 * 1.5 / (1.5 + 0.99)), 0.03);
+  EXPECT_EQ(find(diagnose_pipeline({.wait = 0.01, .cores = 0.9, .work = 0.5}).findings, "input-decode"),
+            nullptr);
+  EXPECT_EQ(find(diagnose_pipeline({.wait = 0.01, .work = 0.2}).findings, "input-decode"), nullptr)
+      << "hardly works";
+}
+
+// TensorFlow makes a map without state parallel, and adds a prefetch: to advise that gains nothing.
+TEST(UnseenPipeline, AdvisesWhatTensorFlowHasNotDone) {
+  const auto first_of = [](const char* stages, const char* map) {
+    const Diagnosis diagnosis = diagnose_pipeline({.stages = stages, .cores = 0.9, .work = 0.3, .map = map});
+    const Finding* first = first_complaint(diagnosis.findings);
+    return first ? first->id : "none";
+  };
+  EXPECT_EQ(first_of("Prefetch < Batch < Map < TFRecord", "Map"), "dataloader-workers");
+  EXPECT_EQ(first_of("Prefetch < Batch < Map < TFRecord", "ParallelMapV2"), "input-cacheable");
+  EXPECT_EQ(first_of("Batch < ParallelMap < TFRecord", "ParallelMapV2"), "input-cacheable");
 }
 
 }  // namespace
