@@ -6,12 +6,13 @@
 
 #include <atomic>
 #include <cstring>
+#include <initializer_list>
 
 #include "cuda/cupti/id_table.h"
 #include "libinject/base/futex_lock.h"
 #include "libinject/base/syscall.h"
 #include "libinject/record/recorder.h"
-#include "libinject/runtime/real_function.h"
+#include "libinject/runtime/next_definition.h"
 
 namespace gpuwatch::cuda::cupti {
 namespace {
@@ -99,10 +100,23 @@ bool find_driver(Driver* driver) noexcept {
          find(&driver->total_memory, "cuDeviceTotalMem_v2") && find(&driver->version, "cuDriverGetVersion");
 }
 
+// Behind this library in load order, or, where the driver opened it, before it.
+void* find_runtime_version() noexcept {
+  constexpr runtime::WantedSymbol kWanted{"cudaRuntimeGetVersion",
+                                          runtime::gnu_hash("cudaRuntimeGetVersion")};
+  void* found = nullptr;
+  runtime::find_next_definitions(&kWanted, &found, 1);
+  for (const char* soname : {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0"}) {
+    void* library = found || !dlopen || !dlsym ? nullptr : dlopen(soname, RTLD_LAZY | RTLD_NOLOAD);
+    if (library) found = dlsym(library, kWanted.name);
+    if (library) dlclose(library);
+  }
+  return found;
+}
+
 // 0 where the runtime is linked in statically: then it has no symbol to ask.
 int runtime_version() noexcept {
-  constexpr const char* kSonames[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", nullptr};
-  void* function = runtime::find_real("cudaRuntimeGetVersion", nullptr, kSonames, nullptr, nullptr);
+  void* function = find_runtime_version();
   int version = 0;
   if (function) reinterpret_cast<int (*)(int*)>(function)(&version);
   return version;

@@ -26,8 +26,6 @@
 namespace gpuwatch::hooks::cudart {
 namespace {
 
-constexpr const char* kSonames[] = {"libcudart.so.13", "libcudart.so.12", "libcudart.so.11.0", nullptr};
-
 template <class Function>
 using Real = runtime::RealFunction<Function*>;
 
@@ -197,7 +195,7 @@ using gpuwatch::hooks::Op;
 #define GW_INTERPOSE(symbol, op, params, args, about)                                 \
   extern "C" GW_EXPORT cudaError_t symbol params;                                     \
   extern "C" GW_EXPORT cudaError_t symbol params {                                    \
-    static constinit Real<cudaError_t params> real(#symbol, kSonames);                \
+    static constinit Real<cudaError_t params> real(#symbol);                          \
     return intercept<Op::op>(real, reinterpret_cast<const void*>(&symbol), GW_CALLER, \
                              [&]() noexcept { return about; } GW_COMMA_UNPACK args);  \
   }
@@ -219,7 +217,7 @@ using gpuwatch::hooks::Op;
                                     Word) __asm__(#symbol);                                                  \
   GW_EXPORT cudaError_t gw_##symbol(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i,  \
                                     Word j) {                                                                \
-    static constinit Real<WordFunction> real(#symbol, kSonames);                                             \
+    static constinit Real<WordFunction> real(#symbol);                                                       \
     return intercept<Op::op>(                                                                                \
         real, reinterpret_cast<const void*>(&gw_##symbol), GW_CALLER, []() noexcept { return on(nullptr); }, \
         a, b, c, d, e, f, g, h, i, j);                                                                       \

@@ -17,8 +17,6 @@ using namespace gpuwatch::cuda::cupti;
 
 namespace {
 
-constexpr const char* kSonames[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8", nullptr};
-
 template <class Function>
 using Real = runtime::RealFunction<Function*>;
 
@@ -29,7 +27,7 @@ constexpr CUptiResult kAbsent = CUPTI_ERROR_NOT_INITIALIZED;
 void nothing() noexcept {}
 
 uint32_t version(const void* caller) noexcept {
-  static constinit Real<CUptiResult(uint32_t*)> real("cuptiGetVersion", kSonames);
+  static constinit Real<CUptiResult(uint32_t*)> real("cuptiGetVersion");
   uint32_t number = 0;
   auto* function = real.get(caller, nullptr);
   return function && function(&number) == CUPTI_SUCCESS ? number : 0;
@@ -63,7 +61,7 @@ CUptiResult subscribe_for(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc cal
 
 extern "C" GW_EXPORT CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback,
                                                 void* user_data) {
-  static constinit Real<decltype(cuptiSubscribe)> real("cuptiSubscribe", kSonames);
+  static constinit Real<decltype(cuptiSubscribe)> real("cuptiSubscribe");
   auto* function = real.get(GW_CALLER, reinterpret_cast<const void*>(&cuptiSubscribe));
   if (!function) return kAbsent;
   const other_tools::Visit visit(GW_CALLER);
@@ -80,7 +78,7 @@ GW_EXPORT CUptiResult gw_cuptiSubscribe_v2(CUpti_SubscriberHandle* handle, CUpti
                                            void* user_data, void* parameters) __asm__("cuptiSubscribe_v2");
 GW_EXPORT CUptiResult gw_cuptiSubscribe_v2(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc callback,
                                            void* user_data, void* parameters) {
-  static constinit Real<SubscribeV2> real("cuptiSubscribe_v2", kSonames);
+  static constinit Real<SubscribeV2> real("cuptiSubscribe_v2");
   auto* function = real.get(GW_CALLER, reinterpret_cast<const void*>(&gw_cuptiSubscribe_v2));
   if (!function) return kAbsent;
   const other_tools::Visit visit(GW_CALLER, other_tools::Needs::kCupti, name_in(parameters));
@@ -94,8 +92,7 @@ GW_EXPORT CUptiResult gw_cuptiSubscribe_v2(CUpti_SubscriberHandle* handle, CUpti
 
 extern "C" GW_EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc request,
                                                                 CUpti_BuffersCallbackCompleteFunc complete) {
-  static constinit Real<decltype(cuptiActivityRegisterCallbacks)> real("cuptiActivityRegisterCallbacks",
-                                                                       kSonames);
+  static constinit Real<decltype(cuptiActivityRegisterCallbacks)> real("cuptiActivityRegisterCallbacks");
   auto* function = real.get(GW_CALLER, reinterpret_cast<const void*>(&cuptiActivityRegisterCallbacks));
   if (!function) return kAbsent;
   const other_tools::Visit visit(GW_CALLER);
@@ -122,7 +119,7 @@ using other_tools::unsubscribed;
 #define GW_CUPTI_CALL(name, needs, params, args, note)                          \
   extern "C" GW_EXPORT CUptiResult name params;                                 \
   extern "C" GW_EXPORT CUptiResult name params {                                \
-    static constinit Real<CUptiResult params> real(#name, kSonames);            \
+    static constinit Real<CUptiResult params> real(#name);                      \
     auto* function = real.get(GW_CALLER, reinterpret_cast<const void*>(&name)); \
     if (!function) return kAbsent;                                              \
     const other_tools::Visit visit(GW_CALLER, other_tools::Needs::needs);       \

@@ -16,7 +16,6 @@
 namespace gpuwatch::hooks::nccl {
 namespace {
 
-constexpr const char* kSonames[] = {"libnccl.so.2", nullptr};
 constexpr uint8_t kNoDirection = 255;
 
 constinit std::atomic<bool> g_seen{false};
@@ -95,7 +94,7 @@ using gpuwatch::hooks::Op;
   extern "C" GW_EXPORT Result gw_nccl_##name params __asm__(#name);                                        \
   extern "C" GW_EXPORT Result gw_nccl_##name params {                                                      \
     static_assert(gpuwatch::hooks::carries<gpuwatch::trace::CallDetail>(Op::name));                        \
-    static constinit gpuwatch::runtime::RealFunction<Result(*) params> real(#name, kSonames);              \
+    static constinit gpuwatch::runtime::RealFunction<Result(*) params> real(#name);                        \
     return intercept(Op::name, real, reinterpret_cast<const void*>(&gw_nccl_##name), GW_CALLER,            \
                      [&](bool failed) noexcept { return failed ? group() : about; } GW_COMMA_UNPACK args); \
   }

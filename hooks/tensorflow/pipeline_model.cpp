@@ -68,10 +68,9 @@ struct String {
 using DebugString = void (*)(String* result, uintptr_t node);
 using Delete = void (*)(void*);
 
-constexpr const char* kLibstdcxx[] = {"libstdc++.so.6", nullptr};
 constinit runtime::RealFunction<DebugString> g_debug_string(
-    "_ZNK10tensorflow4data5model4Node11DebugStringB5cxx11Ev", kSonames);
-constinit runtime::RealFunction<Delete> g_delete("_ZdlPv", kLibstdcxx);
+    "_ZNK10tensorflow4data5model4Node11DebugStringB5cxx11Ev");
+constinit runtime::RealFunction<Delete> g_delete("_ZdlPv");
 
 void put_stages(const StageCounts* stages, size_t count, uint64_t now, uint32_t loader) noexcept {
   for (size_t i = 0; i < count; ++i) {
@@ -93,8 +92,8 @@ void put_stages(const StageCounts* stages, size_t count, uint64_t now, uint32_t 
 
 // May throw, as the function that it calls may.
 GW_COLD void read_model(const Model& model, uint64_t now, uint32_t loader, const void* caller) {
-  const DebugString debug_string = g_debug_string.get(caller);
-  const Delete free_string = g_delete.get(caller);
+  const DebugString debug_string = g_debug_string.get(caller, nullptr);
+  const Delete free_string = g_delete.get(caller, nullptr);
   if (!debug_string || !free_string) return;
   const record::Quiet quiet;
   String text;

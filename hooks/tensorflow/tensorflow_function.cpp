@@ -8,23 +8,11 @@
 
 namespace gpuwatch::hooks::tensorflow {
 
-namespace {
-
-[[noreturn]] GW_COLD void end_as_the_linker_would(const char* symbol) noexcept {
+void end_as_the_linker_would(const char* symbol) noexcept {
   base::Text<512> line;
   line.add("symbol lookup error: undefined symbol: ").add(symbol).add('\n');
   base::raw_syscall(SYS_write, 2, base::address(line.c_str()), line.size());
   for (;;) base::raw_syscall(SYS_exit_group, 127);
-}
-
-}  // namespace
-
-SixWords TensorFlowFunction::find_anywhere() noexcept {
-  void* found = nullptr;
-  runtime::find_next_definitions(&wanted_, &found, 1);
-  if (!found) end_as_the_linker_would(wanted_.name);
-  real_.keep(found);
-  return reinterpret_cast<SixWords>(found);
 }
 
 #define GW_TEXT(symbol) #symbol

@@ -11,7 +11,6 @@
 GW_OLD(dlsym, "GLIBC_2.2.5");
 GW_OLD(dlvsym, "GLIBC_2.2.5");
 GW_OLD(dlopen, "GLIBC_2.2.5");
-GW_OLD(dlclose, "GLIBC_2.2.5");
 GW_OLD(dlerror, "GLIBC_2.2.5");
 GW_OLD(dladdr, "GLIBC_2.2.5");
 GW_OLD(dladdr1, "GLIBC_2.3.3");
@@ -27,7 +26,6 @@ GW_OLD(pthread_sigmask, "GLIBC_2.2.5");
 #pragma weak dlsym
 #pragma weak dlvsym
 #pragma weak dlopen
-#pragma weak dlclose
 #pragma weak dlerror
 #pragma weak dladdr
 #pragma weak dladdr1

@@ -10,20 +10,10 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
+
+#include "libinject/runtime/elf_symbols.h"
 
 namespace gpuwatch::runtime {
-
-constexpr uint32_t gnu_hash(const char* name) noexcept {
-  uint32_t hash = 5381;
-  for (; *name; ++name) hash = hash * 33 + static_cast<unsigned char>(*name);
-  return hash;
-}
-
-struct WantedSymbol {
-  const char* name;
-  uint32_t hash;  // gnu_hash(name)
-};
 
 // Fills found[i] for wanted[i] where it is null; it stays null if no object after this library defines the
 // name.

@@ -1,64 +1,156 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libinject/runtime/real_function.h"
 
-#include <dlfcn.h>
-#include <link.h>
+#include <unistd.h>
 
 #include "libinject/base/errno_guard.h"
+#include "libinject/base/futex_lock.h"
+#include "libinject/runtime/scope_lookup.h"
 
 namespace gpuwatch::runtime {
 namespace {
 
-void* look_up(void* handle, const char* name, const char* version) noexcept {
-  if (version && dlvsym) {
-    if (void* found = dlvsym(handle, name, version)) return found;
+constexpr uint64_t kOneUnload = kUnloadsInProgress + 1;
+
+constinit base::FutexLock g_keep_lock;
+constinit uint16_t g_serial = 0;
+
+// Calls from one place, where a symbol has several definitions or more calling objects than it has room for;
+// and by the begin of an object's code, what its references bind to. Binding's words: the place, the symbol.
+// Untouched pages take no memory.
+constexpr size_t kSets = 4096, kWays = 4;
+constinit Binding g_by_place[kSets][kWays];
+
+Binding* set_of(uintptr_t place, uintptr_t symbol) noexcept {
+  return g_by_place[(place ^ symbol << 16) * UINT64_C(0x9e3779b97f4a7c15) >> 52];
+}
+static_assert(kSets == 1u << (64 - 52));
+
+void* find_by_place(uintptr_t place, const RealSymbol* of, uint64_t now) noexcept {
+  const auto symbol = reinterpret_cast<uintptr_t>(of);
+  const Binding* set = set_of(place, symbol);
+  for (size_t way = 0; way < kWays; ++way) {
+    if (void* found = set[way].find(now, [=](uintptr_t first, uintptr_t second) noexcept {
+          return first == place && second == symbol;
+        })) {
+      return found;
+    }
   }
-  return dlsym(handle, name);
+  return nullptr;
 }
 
-bool is_ours(const void* function) noexcept {
-  Dl_info it, us;
-  return dladdr(function, &it) && dladdr(reinterpret_cast<const void*>(&find_real), &us) &&
-         it.dli_fbase == us.dli_fbase;
+// Without waiting: who does not get the lock (a signal handler of its own holder) looks it up again.
+class KeepGuard {
+ public:
+  explicit KeepGuard(uint64_t now) noexcept
+      : has_it_(!(now & kUnloadsInProgress) &&
+                g_keep_lock.try_lock(static_cast<uint32_t>(base::sys_getpid()))) {}
+  ~KeepGuard() noexcept {
+    if (has_it_) g_keep_lock.unlock();
+  }
+  KeepGuard(const KeepGuard&) = delete;
+  KeepGuard& operator=(const KeepGuard&) = delete;
+  explicit operator bool() const noexcept { return has_it_; }
+
+ private:
+  bool has_it_;
+};
+
+void keep_for_place(uintptr_t place, const RealSymbol* of, void* function, uint64_t now) noexcept {
+  const KeepGuard guard(now);
+  if (!guard) return;
+  const auto symbol = reinterpret_cast<uintptr_t>(of);
+  Binding* set = set_of(place, symbol);
+  for (size_t way = 0; way < kWays; ++way) {
+    if (!set[way].is_current(now)) return set[way].set(place, symbol, function, now);
+  }
+  set[g_serial % kWays].set(place, symbol, function, now);
 }
 
-// The scope of an object opened by its path holds its own dependencies, not what was preloaded.
-void* look_up_from_caller(const char* name, const char* version, const void* caller) noexcept {
-  Dl_info where;
-  link_map* map = nullptr;
-  if (!dladdr1(caller, &where, reinterpret_cast<void**>(&map), RTLD_DL_LINKMAP) || !map) return nullptr;
-  if (!map->l_name || !*map->l_name) return nullptr;  // the program itself: its scope is the global one
-  void* handle = dlopen(map->l_name, RTLD_LAZY | RTLD_NOLOAD);
-  if (!handle) return nullptr;
-  void* found = look_up(handle, name, version);
-  dlclose(handle);
-  return found;
+int see_unloaded(dl_phdr_info* object, size_t, void* count) noexcept {
+  *static_cast<uint64_t*>(count) = object->dlpi_subs;
+  return 1;
+}
+
+uint64_t unloaded() noexcept {
+  uint64_t count = 0;
+  dl_iterate_phdr(see_unloaded, &count);
+  return count;
 }
 
 }  // namespace
 
-void* find_real(const char* name, const char* version, const char* const* sonames, const void* caller,
-                const void* own) noexcept {
-  if (!dlsym || !dladdr1) return nullptr;  // weak: see base/glibc_floor.h
-  const base::ErrnoGuard keep_errno;
-  const auto usable = [own](void* found) { return found && found != own && !is_ours(found); };
+constinit std::atomic<uint64_t> g_unloads{kOneUnload};
 
-  // The caller's own dependencies first: with two versions of a library in one process RTLD_NEXT finds
-  // the wrong one.
-  void* found = caller ? look_up_from_caller(name, version, caller) : nullptr;
-  if (usable(found)) return found;
-  found = look_up(RTLD_NEXT, name, version);
-  if (usable(found)) return found;
-  for (const char* const* soname = sonames; soname && *soname; ++soname) {
-    void* handle = dlopen(*soname, RTLD_LAZY | RTLD_NOLOAD);
-    if (!handle) continue;
-    found = look_up(handle, name, version);
-    dlclose(handle);
-    if (usable(found)) return found;
+Unloading::Unloading() noexcept : unloaded_before_(unloaded()) {
+  g_unloads.fetch_add(1, std::memory_order_acq_rel);
+}
+
+Unloading::~Unloading() noexcept {
+  const base::ErrnoGuard keep_errno;
+  const uint64_t voided = unloaded() == unloaded_before_ ? 0 : kOneUnload;
+  g_unloads.fetch_add(voided - 1, std::memory_order_acq_rel);
+}
+
+void Binding::set(uintptr_t first, uintptr_t second, void* function, uint64_t now) noexcept {
+  stamp_.store(0, std::memory_order_relaxed);
+  std::atomic_thread_fence(std::memory_order_release);
+  first_.store(first, std::memory_order_relaxed);
+  second_.store(second, std::memory_order_relaxed);
+  function_.store(function, std::memory_order_relaxed);
+  stamp_.store(now | ++g_serial, std::memory_order_release);
+}
+
+void* RealSymbol::find(uintptr_t caller, const void* own, uint64_t now) noexcept {
+  const bool has_several = definitions_.load(std::memory_order_relaxed) > 1;
+  for (size_t i = 1; !has_several && i < kObjects; ++i) {
+    if (void* found = find_by_object(i, caller, now)) return found;
   }
-  // A job must not find our look-ups in its next dlerror().
-  if (dlerror) dlerror();
-  return nullptr;
+  if (void* found = find_by_place(caller, this, now)) return found;
+  return has_several ? resolve_among_several(caller, own, now) : resolve_one(caller, own, now);
+}
+
+bool RealSymbol::keep_for_object(uintptr_t begin, size_t bytes, void* function, uint64_t now) noexcept {
+  const KeepGuard guard(now);
+  if (!guard) return true;
+  for (Binding& binding : by_object_) {
+    if (!binding.is_current(now)) return binding.set(begin, bytes, function, now), true;
+  }
+  return false;
+}
+
+GW_COLD void* RealSymbol::resolve_one(uintptr_t caller, const void* own, uint64_t now) noexcept {
+  const base::ErrnoGuard keep_errno;
+  const Definitions all = find_definitions(wanted_);
+  if (all.count > 1) {
+    // Another definition has come: a place that was bound by its object may now be that of a tail call from a
+    // library that came with it, so what is kept is void.
+    definitions_.store(all.count, std::memory_order_relaxed);
+    const uint64_t before = g_unloads.fetch_add(kOneUnload, std::memory_order_acq_rel);
+    return resolve_among_several(caller, own, before + kOneUnload);
+  }
+  LoadedObject object;
+  if (all.first && find_object(caller, &object) &&
+      !keep_for_object(object.begin, object.bytes, all.first, now)) {
+    keep_for_place(caller, this, all.first, now);
+  }
+  return all.first;
+}
+
+GW_COLD void* RealSymbol::resolve_among_several(uintptr_t caller, const void* own, uint64_t now) noexcept {
+  const base::ErrnoGuard keep_errno;
+  LoadedObject object;
+  void* found = nullptr;
+  if (find_calling_object(wanted_.name, caller, own, &object)) {
+    found = find_by_place(object.begin, this, now);
+    if (!found) {
+      found = look_up_for(object, wanted_);
+      if (found) keep_for_place(object.begin, this, found, now);
+    }
+  }
+  if (!found) found = find_definitions(wanted_).first;
+  if (found) keep_for_place(caller, this, found, now);
+  return found;
 }
 
 }  // namespace gpuwatch::runtime

@@ -1,53 +1,110 @@
 // SPDX-License-Identifier: Apache-2.0
-// The function that a hook stands in front of, looked up on first use and kept. Where it is:
-//   1. RTLD_NEXT, when the library is in the global scope (a linked program, PyTorch's global preload);
-//   2. the dependencies of whoever called the hook: a Python extension that was loaded RTLD_LOCAL brings its
-//      libcudart along in its own scope, where RTLD_NEXT finds nothing (seen: segmentation fault);
-//   3. a loaded library of a known SONAME.
-// Pass the hook's caller for vendor libraries (step 2 comes first: with two versions of a library in one
-// process RTLD_NEXT finds the wrong one) and null for libc, where other preloaded tools must keep their place
-// in the chain. Thread safety: any; racing threads find the same. Signal safety: get() is, after the first
-// time. Errors: get() returns null when there is no such function; the hook answers with the API's own error.
+// The function that a hook stands in front of: the one that ld.so would have bound the calling object to,
+// were this library not there. A process can have several libraries of one API (PyTorch's CUDA runtime, and
+// the copy that an extension bundles), so the answer is kept per calling object:
+//   - one library behind us defines the symbol, which is the usual case: that one, whoever calls;
+//   - several do: the global scope behind us, then the scope of the library that was opened and brought the
+//     caller along, with the version that the caller asks for (scope_lookup.h). Kept per place of the call,
+//     as the caller's caller stands on the stack where a function ends in a call of the hook (tail call).
+// What cannot be told apart: two libraries whose functions tail-call the same hook, called through a pointer
+// from one and the same place; and a function pointer to the hook that one library passes to another.
+// Libraries that are closed take what was found of them along: dlclose is hooked (Unloading).
+// Thread safety: any; racing threads find the same. Signal safety: get() is, once it has found the function
+// for this place. Errors: get() returns null when there is no such function; the hook answers with the API's
+// own error. errno is kept.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 #include "libinject/base/compiler.h"
+#include "libinject/runtime/elf_symbols.h"
 
 namespace gpuwatch::runtime {
 
-// `sonames`: null-terminated list for step 3, or null. `version`: a symbol version to ask for first, or null.
-void* find_real(const char* name, const char* version, const char* const* sonames, const void* caller,
-                const void* own) noexcept;
+// While libraries are being closed nothing is looked up in what is kept, and afterwards it is void, if one
+// was unloaded.
+class Unloading {
+ public:
+  Unloading() noexcept;
+  ~Unloading() noexcept;
+  Unloading(const Unloading&) = delete;
+  Unloading& operator=(const Unloading&) = delete;
+
+ private:
+  uint64_t unloaded_before_;
+};
+
+// Above the low 16 bits: how often what is kept became void. The low 16 bits: calls of dlclose in progress.
+extern constinit std::atomic<uint64_t> g_unloads;
+constexpr uint64_t kUnloadsInProgress = 0xffff;
+
+// One kept answer, with two words that say for whom. Read without a lock: the stamp, which is g_unloads when
+// it was written with a serial number in the low bits, is the same before and after.
+class Binding {
+ public:
+  // Null: not for `matches(first word, second word)`. `now`: g_unloads.
+  template <class Matches>
+  void* find(uint64_t now, Matches matches) const noexcept {
+    const uint64_t stamp = stamp_.load(std::memory_order_acquire);
+    if (!is_of(stamp, now)) return nullptr;
+    if (!matches(first_.load(std::memory_order_relaxed), second_.load(std::memory_order_relaxed)))
+      return nullptr;
+    void* const function = function_.load(std::memory_order_relaxed);
+    std::atomic_thread_fence(std::memory_order_acquire);
+    return GW_LIKELY(stamp_.load(std::memory_order_relaxed) == stamp) ? function : nullptr;
+  }
+  bool is_current(uint64_t now) const noexcept { return is_of(stamp_.load(std::memory_order_relaxed), now); }
+  void set(uintptr_t first, uintptr_t second, void* function, uint64_t now) noexcept;  // under a lock
+
+ private:
+  static bool is_of(uint64_t stamp, uint64_t now) noexcept { return (stamp & ~kUnloadsInProgress) == now; }
+  std::atomic<uint64_t> stamp_{0};
+  std::atomic<uintptr_t> first_{0}, second_{0};
+  std::atomic<void*> function_{nullptr};
+};
+
+class RealSymbol {
+ public:
+  explicit constexpr RealSymbol(const char* name) noexcept : wanted_{name, gnu_hash(name)} {}
+
+  // `own`: the hook itself.
+  void* get(const void* caller, const void* own) noexcept {
+    const uint64_t now = g_unloads.load(std::memory_order_acquire);
+    const auto place = reinterpret_cast<uintptr_t>(caller);
+    if (void* found = find_by_object(0, place, now); GW_LIKELY(found != nullptr)) return found;
+    return find(place, own, now);
+  }
+
+ private:
+  static constexpr size_t kObjects = 4;  // PyTorch's three libraries that call CUDA, and one more
+
+  // Binding's words: the begin and the bytes of the calling object's code.
+  void* find_by_object(size_t i, uintptr_t place, uint64_t now) const noexcept {
+    return by_object_[i].find(
+        now, [place](uintptr_t begin, uintptr_t bytes) noexcept { return place - begin < bytes; });
+  }
+  [[gnu::noinline]] void* find(uintptr_t caller, const void* own, uint64_t now) noexcept;
+  GW_COLD void* resolve_one(uintptr_t caller, const void* own, uint64_t now) noexcept;
+  GW_COLD void* resolve_among_several(uintptr_t caller, const void* own, uint64_t now) noexcept;
+  // False: there is no room.
+  bool keep_for_object(uintptr_t begin, size_t bytes, void* function, uint64_t now) noexcept;
+
+  Binding by_object_[kObjects];
+  WantedSymbol wanted_;
+  std::atomic<size_t> definitions_{0};  // 0 until there were several
+};
 
 template <class Function>
 class RealFunction {
  public:
-  constexpr RealFunction(const char* name, const char* const* sonames = nullptr,
-                         const char* version = nullptr) noexcept
-      : name_(name), sonames_(sonames), version_(version) {}
-
-  // `own`: the hook itself, never to be found.
-  Function get(const void* caller, const void* own = nullptr) noexcept {
-    void* found = found_.load(std::memory_order_relaxed);
-    if (GW_LIKELY(found != nullptr)) return reinterpret_cast<Function>(found);
-    return resolve(caller, own);
+  explicit constexpr RealFunction(const char* name) noexcept : symbol_(name) {}
+  Function get(const void* caller, const void* own) noexcept {
+    return reinterpret_cast<Function>(symbol_.get(caller, own));
   }
-
-  // For a caller that found it by other means.
-  void keep(void* found) noexcept { found_.store(found, std::memory_order_relaxed); }
 
  private:
-  GW_COLD Function resolve(const void* caller, const void* own) noexcept {
-    void* found = find_real(name_, version_, sonames_, caller, own);
-    if (found) found_.store(found, std::memory_order_relaxed);
-    return reinterpret_cast<Function>(found);
-  }
-
-  std::atomic<void*> found_{nullptr};
-  const char* name_;
-  const char* const* sonames_;
-  const char* version_;
+  RealSymbol symbol_;
 };
 
 }  // namespace gpuwatch::runtime
