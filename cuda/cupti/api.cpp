@@ -37,7 +37,7 @@ int see_object(dl_phdr_info* object, size_t, void* to) noexcept {
   if (!version) return 0;
   for (const char* soname : kSonames) {
     if (std::strncmp(version + 4, soname + sizeof "libcupti.so." - 1, 2) != 0) continue;
-    runtime->folder = base::Path{};
+    runtime->folder = base::Path();
     runtime->folder.add(path, static_cast<size_t>(slash - path));
     runtime->soname = soname;
     return std::strncmp(name, "libcudart", 9) == 0;  // go on looking for a runtime proper
@@ -46,7 +46,8 @@ int see_object(dl_phdr_info* object, size_t, void* to) noexcept {
 }
 
 void* open_at(const char* folder, const char* between, const char* soname) noexcept {
-  base::Path path;
+  static base::Path path;  // 4 KiB, searched once, maybe on a small stack
+  path = base::Path();
   path.add(folder).add(between).add(soname);
   return path.was_cut() ? nullptr : dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
 }
@@ -56,7 +57,7 @@ void* open_library() noexcept {
   for (const char* soname : kSonames) {
     if (void* library = dlopen(soname, RTLD_LAZY | RTLD_NOLOAD)) return library;
   }
-  LoadedRuntime runtime;
+  static LoadedRuntime runtime;  // as in open_at
   dl_iterate_phdr(see_object, &runtime);
   if (runtime.soname) {
     for (const char* between : kBesideRuntime) {

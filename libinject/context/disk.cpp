@@ -15,7 +15,7 @@ BusiestDisk::Disk* BusiestDisk::find(uint64_t number) noexcept {
 
 // A line: major minor name reads merged sectors ms writes merged sectors ms in_flight busy_ms ...
 void BusiestDisk::read(const machine::Roots& roots) noexcept {
-  char text[8192];
+  static char text[8192];  // one sample is taken at a time, maybe on a small stack
   if (base::read_file(machine::below(roots.proc, "diskstats").c_str(), text, sizeof text) <= 0) return;
   uint64_t most_busy_ms = 0;
   uint64_t sectors_of_most = 0;

@@ -23,7 +23,7 @@ MachineMemory read_machine_memory(const machine::Roots& roots) noexcept {
 }
 
 uint64_t read_swap_in_bytes(const machine::Roots& roots) noexcept {
-  char text[8192];  // about 200 lines
+  static char text[8192];  // about 200 lines; one sample is taken at a time, maybe on a small stack
   uint64_t pages = 0;
   if (base::read_file(machine::below(roots.proc, "vmstat").c_str(), text, sizeof text) <= 0) return 0;
   return machine::find_number(text, "pswpin ", &pages) ? pages * 4096 : 0;

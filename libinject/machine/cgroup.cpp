@@ -86,7 +86,7 @@ bool find_place_v2(const Roots& roots, const char* text, const char* file, Place
 
 bool find_place(const Roots& roots, const char* controller, const char* file_v1, const char* file_v2,
                 Place* place) noexcept {
-  char text[4096];
+  static char text[4096];  // asked once, when recording starts, maybe on a small stack
   if (!read_cgroup_file(roots, text, sizeof text)) return false;
   Directory path_v1;
   if (find_in_cgroup_file(text, controller, &path_v1)) {
@@ -159,7 +159,7 @@ uint64_t subtract(uint64_t from, uint64_t less) noexcept {
 }  // namespace
 
 const char* cgroup_version(const Roots& roots) noexcept {
-  char text[4096];
+  static char text[4096];  // as in find_place
   if (!read_cgroup_file(roots, text, sizeof text)) return "none";
   Directory ignored;
   Place place;
@@ -221,7 +221,7 @@ uint64_t read_memory_below_limit(const MemoryLimit& limit) noexcept {
     const auto& level = limit.levels[i];
     const uint64_t used =
         read_number(level.directory.c_str(), limit.is_version_2 ? "memory.current" : "memory.usage_in_bytes");
-    char text[4096];
+    static char text[4096];  // one sample is taken at a time, maybe on a small stack
     uint64_t droppable = 0;
     if (read_number_file(level.directory.c_str(), "memory.stat", text, sizeof text)) {
       find_number(text, limit.is_version_2 ? "inactive_file " : "total_inactive_file ", &droppable);
@@ -233,7 +233,7 @@ uint64_t read_memory_below_limit(const MemoryLimit& limit) noexcept {
 }
 
 bool find_pressure_directory(const Roots& roots, FilePath* directory) noexcept {
-  char text[4096];
+  static char text[4096];  // as in find_place
   Place place;
   if (!read_cgroup_file(roots, text, sizeof text) || !find_place_v2(roots, text, "cpu.pressure", &place))
     return false;

@@ -157,7 +157,8 @@ bool create_file(RunPlace* place, int* error) noexcept {
   // A process that recorded and then exec'd itself has the same pid and start time: its second file
   // gets a suffix.
   for (uint64_t attempt = 0; attempt < 100; ++attempt) {
-    base::Path path;
+    static base::Path path;  // 4 KiB, under the lock
+    path = base::Path();
     file_path(*place, rank, attempt, &path);
     if (space::create(path.c_str(), config.file_mode, config.max_bytes, error)) {
       hand_over(path.c_str(), place->directory.c_str());

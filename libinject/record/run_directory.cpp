@@ -16,6 +16,9 @@
 namespace gpuwatch::record {
 namespace {
 
+// Buffers of more than a page are static: recording may start on a thread with a stack of 16 KiB
+// (PTHREAD_STACK_MIN), and activate() lets one thread in.
+
 using base::read_file;
 
 const char* base_name(const char* path) noexcept {
@@ -93,7 +96,7 @@ bool read_stat(int pid, ProcessStat* out) noexcept {
 bool has_bytes(int pid, const char* file, const char* wanted, size_t size) noexcept {
   const int fd = base::sys_open(proc_path(pid, file).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
-  char block[4096 + 32];
+  static char block[4096 + 32];
   size_t kept = 0;
   bool found = false;
   while (!found) {
@@ -148,7 +151,7 @@ void derive_run_id(base::Text<256>* id) noexcept {
     pid = top.parent;
     top = parent;
   }
-  char text[8192];
+  static char text[8192];
   uint64_t boot = 0;
   if (read_file("/proc/stat", text, sizeof text) > 0) {
     if (const char* line = std::strstr(text, "\nbtime ")) boot = std::strtoull(line + 7, nullptr, 10);

@@ -116,6 +116,11 @@ def test_runtime_that_comes_in_with_a_plugin(recorded, guests, guest_libraries, 
     assert len(durations_ms(trace, "cudaMemcpy")) == (20 if how == "close" else 1)
 
 
+def test_starts_on_a_small_stack(recorded, guests):
+    trace = recorded([guests / "small_stack"])
+    assert "cudaMemcpy" in names(trace)
+
+
 def test_plugin_that_binds_to_itself_first(same, guests, guest_libraries):
     """RTLD_DEEPBIND goes around the hooks: nothing is seen, and nothing breaks."""
     same([guests / "loading", guest_libraries / "libplugin.so", "deepbind"])
