@@ -4,14 +4,18 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
+#include <cstring>
 #include <string_view>
 
 #include "cuda/cupti/other_tools.h"
 #include "cuda/cupti/session.h"
 #include "hooks/core/operations.h"
 #include "libinject/base/errno_guard.h"
+#include "libinject/base/text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
+#include "libinject/runtime/own_library.h"
 
 namespace gpuwatch::hooks::cupti {
 namespace {
@@ -62,6 +66,20 @@ cuda::cupti::ApiOperation find(const char* cupti_name) noexcept {
   return at != kByName.end() && at->name == name ? at->operation : cuda::cupti::ApiOperation{};
 }
 
+const char* file_name(const char* path) noexcept {
+  const char* slash = std::strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
+// The library that the driver is to load as it starts, if it is another tool's: it subscribes to CUPTI, which
+// takes one subscriber, later than we would, and its calls cannot be seen coming. Null: none.
+const char* other_injection() noexcept {
+  const char* set = std::getenv("CUDA_INJECTION64_PATH");
+  const char* own = runtime::own_path();
+  if (!set || !std::strstr(set, ".so")) return nullptr;  // "none" is no library
+  return own && std::strcmp(file_name(set), file_name(own)) == 0 ? nullptr : file_name(set);
+}
+
 constinit std::atomic<bool> g_started{false};
 constexpr uint32_t kExitLimitMs = 100;
 
@@ -74,6 +92,12 @@ void on_cuda_evidence(const void*) noexcept {
     return;
   }
   const base::ErrnoGuard keep_errno;
+  if (const char* holder = other_injection()) {
+    base::Text<256> text;
+    text.add("held by ").add(holder).add(" (CUDA_INJECTION64_PATH): no device timeline");
+    record::put_source("cupti", {trace::SourceState::Held, text.c_str(), holder});
+    return;
+  }
   const record::Quiet quiet;
   cuda::cupti::start_session(find);
 }

@@ -91,6 +91,15 @@ def test_another_tool_is_not_displaced(inject, workloads, build):
     assert run.traces == []  # and so nobody told us of a program that no hooked symbol sees
 
 
+def test_another_injected_tool_has_cupti_to_itself(inject, build):
+    tool = build / "lib/guests/libinjected_tool.so"
+    run = inject([build / "bin/guests/cupti_guest", "use"], env={"CUDA_INJECTION64_PATH": tool}, sim=True)
+    assert run.returncode == 0
+    assert "injected tool: cuptiSubscribe 0" in run.stderr
+    (limit,) = (limit for limit in run.report()["limits"] if "cupti" in limit)
+    assert "held by libinjected_tool.so (CUDA_INJECTION64_PATH): no device timeline" in limit
+
+
 @pytest.mark.parametrize(
     "env",
     [{"CUDA_INJECTION64_PATH": "none"}, {"GPUWATCH_TRACE": "io,python"}, {"GPUWATCH_DISABLE": "1"}],
