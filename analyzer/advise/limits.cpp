@@ -333,8 +333,9 @@ void add_clocks(const model::Run& run, Limits& limits) {
 std::vector<Limit> limits(const model::Run& run, const std::vector<RankAttribution>& ranks) {
   Limits result;
   for (const std::string& sentence : run.damage) add_weighty(result, io::printable(sentence));
-  for (const std::string& sentence : run.stopped) add_weighty(result, io::printable(sentence));
-  for (const std::string& sentence : run.stopped_children) add_weighty(result, io::printable(sentence));
+  // Their paths are printable; printable() would cut what follows a long one.
+  for (const std::string& sentence : run.stopped) add_weighty(result, sentence);
+  for (const std::string& sentence : run.stopped_children) add_weighty(result, sentence);
   add_seen_part(run, ranks, result);
   add_sources(run, result);
   add_dropped(run, result);

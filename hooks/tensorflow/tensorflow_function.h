@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real functions behind the rows of tensorflow.def. If no object defines one, the process ends as it would
-// have without us: with ld.so's message at the first call. Thread safety: any. Signal safety: after the first
-// call from a place.
+// The real functions behind the rows of tensorflow.def. If no object defines one, the process ends as it
+// would have without us: with ld.so's message at the first call. Thread safety: any. Signal safety: after the
+// first call from a place.
 #pragma once
 
 #include <cstdint>

@@ -30,10 +30,13 @@ constinit bool g_has_key = false;
 pthread_key_t g_key;
 constinit std::atomic<uint64_t> g_torn{0};  // records dropped because a signal handler interrupted a store
 
-// After the last store to it: the next one would bring it back.
+// After the last access: the next one would bring it back. Not the first, small chunk, which space releases
+// with others: for each thread that ends it would cost a flush of all CPUs' TLBs.
 void release_chunk(ThreadRecorder* thread) noexcept {
-  if (!thread->slots) return;
-  space::release(reinterpret_cast<uint8_t*>(thread->slots) - ChunkTemplate::kTailData, thread->pages);
+  if (thread->slots && thread->pages >= kChunkPages) {
+    auto* full = reinterpret_cast<uint8_t*>(thread->slots) - ChunkTemplate::kTailData;
+    space::release(full, thread->pages);
+  }
   thread->slots = nullptr;
 }
 

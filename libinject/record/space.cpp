@@ -28,6 +28,7 @@ char g_path[4096];
 constinit uint32_t g_creator = 0;  // pid
 constinit std::atomic<bool> g_is_stopped_here{false};
 constinit std::atomic<uint8_t*> g_segments[kMaxSegments] = {};
+constinit std::atomic<uint8_t*> g_newest_segment{nullptr};
 
 std::atomic_ref<uint32_t> header_word(size_t offset) noexcept {
   uint8_t* header = g_segments[0].load(std::memory_order_acquire);
@@ -136,6 +137,13 @@ bool ensure_reserved(uint32_t pages) noexcept {
   return true;
 }
 
+// Tables, and first chunks of threads, are released together once no new frame goes to their segment. A
+// thread that is not done there faults its pages in again.
+void release_before(uint8_t* newest) noexcept {
+  if (uint8_t* before = g_newest_segment.exchange(newest, std::memory_order_relaxed))
+    release(before, kPagesPerSegment);
+}
+
 uint8_t* map_segment(size_t index) noexcept {
   const base::Descriptor file = open_checked();
   if (file.fd < 0) return nullptr;
@@ -144,7 +152,10 @@ uint8_t* map_segment(size_t index) noexcept {
   base::close_unless_kept(file);
   if (!mapped) return nullptr;
   uint8_t* expected = nullptr;
-  if (g_segments[index].compare_exchange_strong(expected, mapped, std::memory_order_acq_rel)) return mapped;
+  if (g_segments[index].compare_exchange_strong(expected, mapped, std::memory_order_acq_rel)) {
+    release_before(mapped);
+    return mapped;
+  }
   base::raw_syscall(SYS_munmap, base::address(mapped), kSegmentBytes);
   return expected;
 }

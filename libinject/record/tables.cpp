@@ -50,7 +50,6 @@ uint64_t hash_of(const char* text, size_t bytes) noexcept {
 bool take_table_chunk() noexcept {
   uint8_t* frame = space::claim(kTableChunkPages);
   if (!frame) return false;
-  if (g_frame && g_table_epoch == runtime::epoch()) space::release(g_frame, kTableChunkPages);
   __builtin_memcpy(frame + 4, TableChunkTemplate::kBytes + 4, sizeof TableChunkTemplate::kBytes - 4);
   const uint32_t process = process_ordinal();
   __builtin_memcpy(frame + TableChunkTemplate::k_process, &process, 4);
