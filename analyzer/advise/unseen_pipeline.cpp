@@ -65,9 +65,10 @@ std::optional<UnseenPipeline> unseen_pipeline(const RuleInput& input) {
 double ceiling_without_pipeline(const RuleInput& input, const UnseenPipeline& pipeline) {
   constexpr double kLeastLeft = 0.5;
   const double rest = 1 - std::min(1.0, pipeline.wait_share + pipeline.gil_share);
+  if (pipeline.competes() && !pipeline.holds_gil())
+    return std::max(ceiling_without_input(input, 1 - rest), ceiling_without_work(input, pipeline));
   const bool competes = input.rank.device == model::kNone && pipeline.is_at_its_limit();
-  const double unseen = ceiling_without_input(input, 1 - rest * (competes ? kLeastLeft : 1));
-  return pipeline.competes() ? std::max(unseen, ceiling_without_work(input, pipeline)) : unseen;
+  return ceiling_without_input(input, 1 - rest * (competes ? kLeastLeft : 1));
 }
 
 double ceiling_on_all_cores(const RuleInput& input, const UnseenPipeline& pipeline) {

@@ -87,8 +87,8 @@ TEST(PipelineWork, TellsWhatAStageAddsToItsInput) {
   for (const uint64_t batches : {10, 20})
     read_at(process, Ns(batches) * 10 * kMs,
             {{"Root", 0, batches, batches * 900, batches * 900, 0},
-             {"PaddedBatchV2", 0, batches, batches * 900, batches * 300 + batches % 7, 0},
-             {"ParallelMapV2", 1, batches * 4, batches * 300 + batches % 7, 0, 0}});
+             {"PaddedBatchV2", 0, batches, batches * 900, batches * 300 + batches / 20, 0},
+             {"ParallelMapV2", 1, batches * 4, batches * 300 + batches / 20, 0, 0}});
   const auto work = pipeline_work(process, kLoader, {0, 1000 * kMs});
   ASSERT_TRUE(work);
   EXPECT_DOUBLE_EQ(work->stages[1].bytes_out, 900);
