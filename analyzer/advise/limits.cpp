@@ -79,12 +79,11 @@ bool applies(const FrameworkLimit& limit, const model::Process& process) {
 // made them wait.
 void add_frameworks(const model::Process& process, const std::string& who, Limits& limits) {
   std::set<std::string> waits_only;
+  std::set<uint32_t> with_stages;
+  for (const model::StageReading& reading : process.stage_readings) with_stages.insert(reading.loader);
   for (const model::LoaderEpoch& epoch : process.epochs) {
     const model::Loader& loader = process.loaders.at(epoch.loader);
-    const bool has_stages =
-        std::ranges::any_of(process.stage_readings,
-                            [&](const model::StageReading& reading) { return reading.loader == loader.id; });
-    if (loader.num_workers < 0 && loader.framework != "torch" && !has_stages)
+    if (loader.num_workers < 0 && loader.framework != "torch" && !with_stages.contains(loader.id))
       waits_only.insert(loader.framework);
   }
   for (const std::string& framework : waits_only)

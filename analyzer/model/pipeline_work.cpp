@@ -2,6 +2,7 @@
 #include "analyzer/model/pipeline_work.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <span>
 
@@ -21,8 +22,11 @@ std::vector<const StageReading*> readings_of(const Process& process, uint32_t lo
   return readings;
 }
 
-// A damaged trace may number them in any way.
+// A damaged trace may number them in any way, and have any number of them.
+constexpr size_t kMostStages = 64;
+
 bool is_whole(Moment moment) {
+  if (moment.size() > kMostStages) return false;
   for (size_t i = 0; i < moment.size(); ++i)
     if (moment[i]->stage != i || moment[i]->feeds > i || (i > 0 && moment[i]->feeds == i)) return false;
   return !moment.empty() && moment.front()->elements > 0;
@@ -86,12 +90,22 @@ std::vector<StageWork> works_of(Moment moment) {
   return works;
 }
 
-// Bytes for an element are the same at each moment.
+// Bytes for an element are those of the first moment at most of them: the last batch of an epoch may be
+// short.
 bool is_one_size(const std::vector<Moment>& moments, size_t stage) {
-  const StageReading& last = *moments.back()[stage];
-  return std::ranges::all_of(moments, [&](Moment moment) {
-    if (stage >= moment.size() || moment[stage]->name != last.name) return false;
-    return moment[stage]->bytes_produced * last.elements == last.bytes_produced * moment[stage]->elements;
+  const auto size_at = [&](Moment moment) {
+    const StageReading* reading = stage < moment.size() ? moment[stage] : nullptr;
+    return reading && reading->elements ? double(reading->bytes_produced) / double(reading->elements) : 0;
+  };
+  const double first = size_at(moments.front());
+  return 2 * std::ranges::count_if(moments, [&](Moment moment) { return size_at(moment) == first; }) >
+         std::ssize(moments);
+}
+
+bool is_finite(const PipelineWork& work) {
+  return std::ranges::all_of(work.stages, [](const StageWork& stage) {
+    return std::isfinite(stage.elements) && std::isfinite(stage.bytes_in) && std::isfinite(stage.bytes_out) &&
+           std::isfinite(stage.busy_ns);
   });
 }
 
@@ -109,7 +123,7 @@ std::optional<PipelineWork> pipeline_work(const Process& process, uint32_t loade
   if (sum.batches <= 0) return std::nullopt;
   PipelineWork work{sum.wall_ns / sum.batches, works_of(moments.back())};
   for (size_t i = 0; i < work.stages.size(); ++i) work.stages[i].is_one_size = is_one_size(moments, i);
-  return work;
+  return is_finite(work) ? std::optional(work) : std::nullopt;
 }
 
 }  // namespace gpuwatch::model

@@ -18,7 +18,7 @@ struct StageWork {
   size_t feeds = 0;                    // index of the stage that it feeds; of the first itself
   double elements = 0;                 // for a batch
   double bytes_in = 0, bytes_out = 0;  // for a batch
-  bool is_one_size = true;             // each of its elements had as many bytes
+  bool is_one_size = true;             // its elements had as many bytes each
   double busy_ns =
       0;  // for a batch, of its threads, without its inputs: wall clock, also while they wait for a CPU
 };

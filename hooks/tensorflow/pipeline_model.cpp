@@ -33,11 +33,23 @@ struct Model {
 constexpr size_t kModels = 64;
 constinit Model g_models[kModels]{};
 constinit std::atomic<size_t> g_noted{0};
+constinit std::atomic<uint64_t> g_first_ticks{0};
+constinit std::atomic<uint64_t> g_next_model_ticks{0};
 
 Model* find_model(uintptr_t address) noexcept {
   for (Model& model : g_models)
     if (model.address.load(std::memory_order_acquire) == address) return &model;
   return nullptr;
+}
+
+// Each epoch may have an iterator, and each iterator a model: after an hour of them the next one that is read
+// is minutes away.
+bool is_model_due(uint64_t now) noexcept {
+  uint64_t first = 0;
+  if (g_first_ticks.compare_exchange_strong(first, now, std::memory_order_relaxed)) first = now;
+  if (now < g_next_model_ticks.load(std::memory_order_relaxed)) return false;
+  g_next_model_ticks.store(now + (now - first) / kSpacing, std::memory_order_relaxed);
+  return true;
 }
 
 void note_model(uintptr_t address, uintptr_t first_node) noexcept {
@@ -47,7 +59,8 @@ void note_model(uintptr_t address, uintptr_t first_node) noexcept {
   model->first_node.store(first_node, std::memory_order_relaxed);
   const uint64_t now = base::ticks();
   model->since_ticks.store(now, std::memory_order_relaxed);
-  model->next_ticks.store(now + base::ticks_of_ns(kFirstNs), std::memory_order_relaxed);
+  model->next_ticks.store(is_model_due(now) ? now + base::ticks_of_ns(kFirstNs) : UINT64_MAX,
+                          std::memory_order_relaxed);
   model->address.store(address, std::memory_order_release);
 }
 
@@ -130,7 +143,8 @@ extern "C" GW_EXPORT uintptr_t gw_tensorflow_add_node(uintptr_t model, uintptr_t
   const bool is_first =
       *reinterpret_cast<const uintptr_t*>(parent) == 0;  // a shared_ptr begins with the pointer
   const uintptr_t result = real(model, factory, name, parent, out, f);
-  if (is_first) note_model(model, *reinterpret_cast<const uintptr_t*>(out));
+  // Ticks of before are of another clock.
+  if (is_first && record::is_recording()) note_model(model, *reinterpret_cast<const uintptr_t*>(out));
   return result;
 }
 

@@ -6,6 +6,7 @@
 // pipeline hands out a batch, and recorded as tables PipelineStage: a quarter of a second after the pipeline
 // was made, and from then on whenever an eighth of the time so far has passed again, so that a long run has
 // few of them. 40 us a time for ten stages.
+// Of short epochs, whose iterators have a model each, not all are read.
 //
 // Its times are of the wall clock: of a stage whose threads wait for a CPU they are more than the CPU time.
 //

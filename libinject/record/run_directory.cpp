@@ -97,7 +97,8 @@ bool has_bytes(int pid, const char* file, const char* wanted, size_t size) noexc
   const int fd = base::sys_open(proc_path(pid, file).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return false;
   static char block[4096 + 32];
-  size_t kept = 0;
+  block[0] = 0;  // before the first variable, as before all others
+  size_t kept = 1;
   bool found = false;
   while (!found) {
     const ssize_t n = base::sys_read(fd, block + kept, 4096);
@@ -118,10 +119,16 @@ bool carries_library(int pid) noexcept {
          has_bytes(pid, "maps", kName, sizeof kName - 1);
 }
 
-// By WORLD_SIZE, which is part of OMPI_COMM_WORLD_SIZE too.
+// By the number of ranks that its launcher gave it: torchrun, Open MPI, MPICH. Each variable follows the NUL
+// of the one before it, which tells LOCAL_WORLD_SIZE apart.
 bool is_one_of_several_ranks(int pid) noexcept {
-  static constexpr char kSize[] = "WORLD_SIZE=", kOne[] = "WORLD_SIZE=1";
-  return has_bytes(pid, "environ", kSize, sizeof kSize - 1) && !has_bytes(pid, "environ", kOne, sizeof kOne);
+  static constexpr char kSizes[][32] = {"\0WORLD_SIZE=1", "\0OMPI_COMM_WORLD_SIZE=1", "\0PMI_SIZE=1"};
+  for (const char* of_one : kSizes) {
+    const size_t length = 1 + std::strlen(of_one + 1);
+    if (has_bytes(pid, "environ", of_one, length - 1) && !has_bytes(pid, "environ", of_one, length + 1))
+      return true;
+  }
+  return false;
 }
 
 // A program whose children have nothing to do with each other.
@@ -171,11 +178,10 @@ void find_run_id(base::Text<256>* id) noexcept {
     id->add("slurm-");
     add_safe(id, job);
     // The processes of a step agree on its number. A batch script without srun may run several jobs in turn.
-    id->add('.');
     if (const char* step = std::getenv("SLURM_STEP_ID"))
-      add_safe(id, step);
-    else
-      derive_run_id(id);
+      add_safe(&id->add('.'), step);
+    else if (!is_one_of_several_ranks(base::sys_getpid()))  // else of mpirun in a batch script
+      derive_run_id(&id->add('.'));
     if (const char* restart = std::getenv("SLURM_RESTART_COUNT")) add_safe(&id->add('.'), restart);
     return;
   }

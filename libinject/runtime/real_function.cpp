@@ -130,8 +130,9 @@ GW_COLD void* RealSymbol::resolve_one(uintptr_t caller, const void* own, uint64_
     return resolve_among_several(caller, own, before + kOneUnload);
   }
   LoadedObject object;
-  if (all.first && find_object(caller, &object) &&
-      !keep_for_object(object.begin, object.bytes, all.first, now)) {
+  // Code that was compiled at run time lies in no object.
+  if (all.first &&
+      !(find_object(caller, &object) && keep_for_object(object.begin, object.bytes, all.first, now))) {
     keep_for_place(caller, this, all.first, now);
   }
   return all.first;

@@ -22,8 +22,9 @@
 
 namespace gpuwatch::runtime {
 
-// While libraries are being closed nothing is looked up in what is kept, and afterwards it is void, if one
-// was unloaded.
+// While libraries are being closed nothing new is kept, and afterwards what is kept is void, if one was
+// unloaded. It holds until then: a destructor may wait for a thread whose call would else wait in dlsym for
+// the lock that dlclose has.
 class Unloading {
  public:
   Unloading() noexcept;
@@ -58,7 +59,9 @@ class Binding {
   void set(uintptr_t first, uintptr_t second, void* function, uint64_t now) noexcept;  // under a lock
 
  private:
-  static bool is_of(uint64_t stamp, uint64_t now) noexcept { return (stamp & ~kUnloadsInProgress) == now; }
+  static bool is_of(uint64_t stamp, uint64_t now) noexcept {
+    return (stamp & ~kUnloadsInProgress) == (now & ~kUnloadsInProgress);
+  }
   std::atomic<uint64_t> stamp_{0};
   std::atomic<uintptr_t> first_{0}, second_{0};
   std::atomic<void*> function_{nullptr};

@@ -64,6 +64,18 @@ TEST(PipelineWork, IsNotBelievedOfADamagedTrace) {
   Process process = repeating();
   for (StageReading& reading : process.stage_readings) reading.feeds = 99;
   EXPECT_FALSE(pipeline_work(process, kLoader, {0, 2000 * kMs}));
+  process.stage_readings.clear();
+  for (const Ns time : {100 * kMs, 200 * kMs})  // no end of stages, all in a row
+    for (uint32_t stage = 0; stage < 100'000; ++stage)
+      process.stage_readings.push_back(
+          {time, kLoader, stage, stage ? stage - 1 : 0, "Map", uint64_t(time), 1, 1, 1});
+  EXPECT_FALSE(pipeline_work(process, kLoader, {0, 2000 * kMs}));
+  process.stage_readings.clear();
+  for (const Ns time : {100 * kMs, 200 * kMs})  // each takes 1e19 elements for one
+    for (uint32_t stage = 0; stage < 40; ++stage)
+      process.stage_readings.push_back(
+          {time, kLoader, stage, stage ? stage - 1 : 0, "Map", stage ? ~0ull : uint64_t(time), 1, ~0ull, 1});
+  EXPECT_FALSE(pipeline_work(process, kLoader, {0, 2000 * kMs}));
 }
 
 // What the readers of an interleave make is what it hands on, however many of them are alive.
