@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks/cupti/cupti.h"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -12,6 +16,8 @@
 #include "cuda/cupti/session.h"
 #include "hooks/core/operations.h"
 #include "libinject/base/errno_guard.h"
+#include "libinject/base/file_search.h"
+#include "libinject/base/syscall.h"
 #include "libinject/base/text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
@@ -71,13 +77,28 @@ const char* file_name(const char* path) noexcept {
   return slash ? slash + 1 : path;
 }
 
+// A copy of this library under any name leaves everything to this one. Read once; a library of a few hundred
+// kB, where Nsight's have tens of MB that are not ours to read.
+bool is_a_copy_of_ours(const char* path) noexcept {
+  static constexpr char kExported[] = "gpuwatch_on_driver_start";
+  constexpr off_t kMostBytes = 16 << 20;
+  static base::SearchBuffer buffer;
+  struct stat file;
+  // Not stat(), which libc has under this name since 2.33 only.
+  const bool is_there =
+      base::raw_syscall(SYS_newfstatat, AT_FDCWD, base::address(path), base::address(&file), 0) == 0;
+  return is_there && S_ISREG(file.st_mode) && file.st_size <= kMostBytes &&
+         base::file_has(path, kExported, sizeof kExported, buffer);
+}
+
 // The library that the driver is to load as it starts, if it is another tool's: it subscribes to CUPTI, which
 // takes one subscriber, later than we would, and its calls cannot be seen coming. Null: none.
 const char* other_injection() noexcept {
   const char* set = std::getenv("CUDA_INJECTION64_PATH");
   const char* own = runtime::own_path();
   if (!set || !std::strstr(set, ".so")) return nullptr;  // "none" is no library
-  return own && std::strcmp(file_name(set), file_name(own)) == 0 ? nullptr : file_name(set);
+  const bool is_ours = own && std::strcmp(file_name(set), file_name(own)) == 0;
+  return is_ours || is_a_copy_of_ours(set) ? nullptr : file_name(set);
 }
 
 constinit std::atomic<bool> g_started{false};

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <initializer_list>
 
+#include "libinject/base/file_search.h"
 #include "libinject/base/syscall.h"
 #include "libinject/record/disk_reserve.h"
 #include "libinject/runtime/config.h"
@@ -92,24 +93,10 @@ bool read_stat(int pid, ProcessStat* out) noexcept {
   return false;
 }
 
-// Whether the process's environ or maps, as /proc shows it, has these bytes (at most 32).
+// Whether the process's environ or maps, as /proc shows it, has these bytes.
 bool has_bytes(int pid, const char* file, const char* wanted, size_t size) noexcept {
-  const int fd = base::sys_open(proc_path(pid, file).c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  static char block[4096 + 32];
-  block[0] = 0;  // before the first variable, as before all others
-  size_t kept = 1;
-  bool found = false;
-  while (!found) {
-    const ssize_t n = base::sys_read(fd, block + kept, 4096);
-    if (n <= 0) break;
-    const size_t have = kept + static_cast<size_t>(n);
-    found = memmem(block, have, wanted, size) != nullptr;
-    kept = have < size ? have : size - 1;
-    std::memmove(block, block + have - kept, kept);
-  }
-  base::sys_close(fd);
-  return found;
+  static base::SearchBuffer buffer;
+  return base::file_has(proc_path(pid, file).c_str(), wanted, size, buffer);
 }
 
 // The environment may have a title written over it.
