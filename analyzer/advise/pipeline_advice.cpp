@@ -108,11 +108,8 @@ bool saves_work(PipelineCause cause) {
 
 }  // namespace
 
-std::optional<PipelineFix> pipeline_fix(const RuleInput& input) {
-  const model::Loader* loader = input.configured_loader();
-  if (!loader || input.loader) return std::nullopt;
-  const auto unseen = unseen_pipeline(input);
-  const Pipeline pipeline(*loader, unseen->work);
+std::optional<PipelineFix> pipeline_fix(const RuleInput& input, const UnseenPipeline& unseen) {
+  const Pipeline pipeline(*input.configured_loader(), unseen.work);
   const Advice* advice = advice_for(input, pipeline);
   if (!advice) return std::nullopt;
   return PipelineFix{advice->cause,
@@ -125,7 +122,7 @@ std::optional<PipelineFix> pipeline_fix(const RuleInput& input) {
 std::optional<Finding> pipeline_finding(const Rule& rule, const RuleInput& input, PipelineCause cause) {
   const auto unseen = unseen_pipeline(input);
   if (!unseen || unseen->wait_share < kPipelineStall.value) return std::nullopt;
-  const auto fitting = pipeline_fix(input);
+  const auto fitting = pipeline_fix(input, *unseen);
   if (!fitting || fitting->cause != cause) return std::nullopt;
   const model::Loader& loader = *input.configured_loader();
   Finding finding = make_finding(rule, input, unseen->wait_share);

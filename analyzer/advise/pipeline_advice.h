@@ -8,6 +8,7 @@
 #include <string>
 
 #include "analyzer/advise/rule.h"
+#include "analyzer/advise/unseen_pipeline.h"
 
 namespace gpuwatch::advise {
 
@@ -23,8 +24,8 @@ struct PipelineFix {
   Fix fix;
 };
 
-// nullopt: the loader that feeds the steps is recorded, or nothing fits how it is built.
-std::optional<PipelineFix> pipeline_fix(const RuleInput& input);
+// nullopt: nothing fits how it is built.
+std::optional<PipelineFix> pipeline_fix(const RuleInput& input, const UnseenPipeline& unseen);
 
 // The finding of the rule for this cause, with an upper bound; nullopt: training hardly waits, or another
 // cause.

@@ -29,9 +29,6 @@ MachineUse while_training_computes(MachineUse use, double wait_share) {
   return use;
 }
 
-// On two cores less than one is free beside a training of one thread and a little work: nobody waits there.
-constexpr double kBusyCores = 0.75;
-
 double all_cores(const RuleInput& input) {
   return cores_of_rank(input) * input.ranks_on_host;
 }
@@ -59,7 +56,8 @@ std::optional<UnseenPipeline> unseen_pipeline(const RuleInput& input) {
   if (const auto use = machine_use(input)) {
     pipeline.cores = use->job_cores;
     pipeline.fills_cores = fills_cores(input, while_training_computes(*use, pipeline.wait_share));
-    pipeline.leaves_no_core = pipeline.cores > std::max(all_cores(input) - 1, kBusyCores * all_cores(input));
+    const double cores = all_cores(input);
+    pipeline.leaves_no_core = pipeline.cores > std::max(cores - 1, UnseenPipeline::kBusyCores * cores);
   }
   pipeline.work = model::pipeline_work(input.process, loader->id, recorded_steps(input));
   return pipeline;

@@ -19,7 +19,7 @@ struct UnseenPipeline {
   bool runs_python = false;
   double cores = 0;                           // that the job uses, 0 if not known
   bool fills_cores = false;                   // while training computes
-  bool leaves_no_core = false;                // on average less than one is free
+  bool leaves_no_core = false;                // on average less than one is free, and a quarter
   std::optional<model::PipelineWork> work{};  // nullopt: not known
 
   // Below XProf's lower band nothing waits.
@@ -32,6 +32,7 @@ struct UnseenPipeline {
     const double threads = work->cores(), of_training = std::max(cores - threads, 1 - wait_share);
     return cores * threads / (threads + of_training);
   }
+  static constexpr double kBusyCores = 0.75;
   // Less is no more than a run differs from the next one.
   static constexpr double kLeastWork = 0.15;
   bool competes() const { return leaves_no_core && work_cores() >= kLeastWork * cores; }

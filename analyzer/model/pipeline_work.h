@@ -19,8 +19,8 @@ struct StageWork {
   double elements = 0;                 // for a batch
   double bytes_in = 0, bytes_out = 0;  // for a batch
   bool is_one_size = true;             // its elements had as many bytes each
-  double busy_ns =
-      0;  // for a batch, of its threads, without its inputs: wall clock, also while they wait for a CPU
+  // For a batch, of its threads, without its inputs: wall clock, also while they wait for a CPU.
+  double busy_ns = 0;
 };
 
 struct PipelineWork {

@@ -1,23 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks/cupti/cupti.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <sys/syscall.h>
-
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cstdlib>
-#include <cstring>
 #include <string_view>
 
 #include "cuda/cupti/other_tools.h"
 #include "cuda/cupti/session.h"
 #include "hooks/core/operations.h"
 #include "libinject/base/errno_guard.h"
-#include "libinject/base/file_search.h"
-#include "libinject/base/syscall.h"
 #include "libinject/base/text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
@@ -72,35 +64,6 @@ cuda::cupti::ApiOperation find(const char* cupti_name) noexcept {
   return at != kByName.end() && at->name == name ? at->operation : cuda::cupti::ApiOperation{};
 }
 
-const char* file_name(const char* path) noexcept {
-  const char* slash = std::strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
-// A copy of this library under any name leaves everything to this one. Read once; a library of a few hundred
-// kB, where Nsight's have tens of MB that are not ours to read.
-bool is_a_copy_of_ours(const char* path) noexcept {
-  static constexpr char kExported[] = "gpuwatch_on_driver_start";
-  constexpr off_t kMostBytes = 16 << 20;
-  static base::SearchBuffer buffer;
-  struct stat file;
-  // Not stat(), which libc has under this name since 2.33 only.
-  const bool is_there =
-      base::raw_syscall(SYS_newfstatat, AT_FDCWD, base::address(path), base::address(&file), 0) == 0;
-  return is_there && S_ISREG(file.st_mode) && file.st_size <= kMostBytes &&
-         base::file_has(path, kExported, sizeof kExported, buffer);
-}
-
-// The library that the driver is to load as it starts, if it is another tool's: it subscribes to CUPTI, which
-// takes one subscriber, later than we would, and its calls cannot be seen coming. Null: none.
-const char* other_injection() noexcept {
-  const char* set = std::getenv("CUDA_INJECTION64_PATH");
-  const char* own = runtime::own_path();
-  if (!set || !std::strstr(set, ".so")) return nullptr;  // "none" is no library
-  const bool is_ours = own && std::strcmp(file_name(set), file_name(own)) == 0;
-  return is_ours || is_a_copy_of_ours(set) ? nullptr : file_name(set);
-}
-
 constinit std::atomic<bool> g_started{false};
 constexpr uint32_t kExitLimitMs = 100;
 
@@ -113,7 +76,8 @@ void on_cuda_evidence(const void*) noexcept {
     return;
   }
   const base::ErrnoGuard keep_errno;
-  if (const char* holder = other_injection()) {
+  // It subscribes to CUPTI, which takes one subscriber, later than we would, and cannot be seen coming.
+  if (const char* holder = runtime::other_tool_in("CUDA_INJECTION64_PATH")) {
     base::Text<256> text;
     text.add("held by ").add(holder).add(" (CUDA_INJECTION64_PATH): no device timeline");
     record::put_source("cupti", {trace::SourceState::Held, text.c_str(), holder});

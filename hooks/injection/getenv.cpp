@@ -11,6 +11,7 @@
 
 #include "libinject/base/compiler.h"
 #include "libinject/base/errno_guard.h"
+#include "libinject/base/text.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/config.h"
 #include "libinject/runtime/next_definition.h"
@@ -48,8 +49,7 @@ GW_COLD Getenv find_next() noexcept {
 bool is_driver(const void* caller) noexcept {
   Dl_info where;
   if (!dladdr || !dladdr(caller, &where) || !where.dli_fname) return false;
-  const char* slash = std::strrchr(where.dli_fname, '/');
-  return std::strncmp(slash ? slash + 1 : where.dli_fname, "libcuda.so", 10) == 0;
+  return std::strncmp(base::file_name(where.dli_fname), "libcuda.so", 10) == 0;
 }
 
 GW_COLD char* answer(const char* name, const void* caller) noexcept {

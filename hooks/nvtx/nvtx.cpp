@@ -347,19 +347,6 @@ class Tables {
   Callback before_[kMost] = {};
 };
 
-const char* file_name(const char* path) noexcept {
-  const char* slash = std::strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
-// Where the variable is set, it names who has NVTX; null if that is us.
-const char* other_holder() noexcept {
-  const char* set = std::getenv("NVTX_INJECTION64_PATH");
-  const char* own = runtime::own_path();
-  if (!set || !*set || !own || std::strcmp(file_name(set), file_name(own)) == 0) return nullptr;
-  return file_name(set);
-}
-
 int initialize(GetExportTable get_table) noexcept {
   const Initialize other = find_other_tool();
   if (!runtime::config().is_on(runtime::Source::kNvtx) || runtime::config().disabled)
@@ -391,7 +378,7 @@ void on_recording() noexcept {
   } else if (g_is_used.load(std::memory_order_relaxed)) {
     record::put_source("nvtx", {trace::SourceState::On});
     write_thread_names();
-  } else if (const char* holder = other_holder()) {
+  } else if (const char* holder = runtime::other_tool_in("NVTX_INJECTION64_PATH")) {
     base::Text<256> text;
     text.add("held by ").add(holder).add(" (NVTX_INJECTION64_PATH): ranges are not recorded");
     record::put_source("nvtx", {trace::SourceState::Held, text.c_str(), holder});

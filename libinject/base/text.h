@@ -47,4 +47,10 @@ class Text {
 
 using Path = Text<4096>;
 
+// What stands behind a path's last slash.
+inline const char* file_name(const char* path) noexcept {
+  const char* slash = std::strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
 }  // namespace gpuwatch::base

@@ -47,8 +47,8 @@ void put_mounts(const machine::Roots& roots) noexcept {
   g_count = 0;
   const int fd = base::sys_open(machine::below(roots.proc, "self/mountinfo").c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return;
-  static char
-      text[8192];  // once, when recording starts, maybe on a small stack; a longer line is passed over
+  // Once, when recording starts, maybe on a small stack. A longer line is passed over.
+  static char text[8192];
   size_t size = 0;
   for (;;) {
     const ssize_t n = base::sys_read(fd, text + size, sizeof text - size);

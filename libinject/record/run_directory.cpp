@@ -22,11 +22,6 @@ namespace {
 
 using base::read_file;
 
-const char* base_name(const char* path) noexcept {
-  const char* slash = std::strrchr(path, '/');
-  return slash ? slash + 1 : path;
-}
-
 // Names become part of a path: anything but letters, digits, dot, dash and underscore is replaced.
 template <size_t kCapacity>
 void add_safe(base::Text<kCapacity>* to, const char* text) noexcept {
@@ -39,7 +34,7 @@ void add_safe(base::Text<kCapacity>* to, const char* text) noexcept {
 }
 
 bool looks_like_python(const char* program) noexcept {
-  return !std::strncmp(base_name(program), "python", 6);
+  return !std::strncmp(base::file_name(program), "python", 6);
 }
 
 // The script of `python -u train.py`, the module of `python -m pkg.main`, else the program itself. Arguments
@@ -126,7 +121,7 @@ bool is_shell(int pid) noexcept {
   executable[n] = 0;
   for (const char* name :
        {"sh", "bash", "dash", "zsh", "ksh", "mksh", "fish", "csh", "tcsh", "busybox", "make", "xargs"}) {
-    if (!std::strcmp(base_name(executable), name)) return true;
+    if (!std::strcmp(base::file_name(executable), name)) return true;
   }
   return false;
 }
@@ -212,7 +207,7 @@ bool try_place(RunPlace* place, const char* parent, const char* suffix, int* err
 
 void note_script(int argc, char** argv) noexcept {
   base::Text<sizeof g_script> script;
-  add_safe(&script, base_name(script_of(argc, argv)));
+  add_safe(&script, base::file_name(script_of(argc, argv)));
   std::memcpy(g_script, script.c_str(), script.size() + 1);
 }
 

@@ -15,6 +15,13 @@ bool is_preloaded() noexcept;
 // (the same path is loaded only once); null if there is none. The name must be exported by no other library.
 void* find_in_preloaded_copy(const char* name, const void* own) noexcept;
 
+// A name that every copy of this library exports, under any file name.
+inline constexpr char kOwnExport[] = "gpuwatch_on_driver_start";
+
+// The file name of the library that an injection variable names, if it is another tool's; null: none, or a
+// copy of this library, which leaves everything to the preloaded one.
+const char* other_tool_in(const char* variable) noexcept;
+
 // The path of this library as the dynamic linker knows it, null if it does not. Valid until the process ends.
 const char* own_path() noexcept;
 

@@ -5,6 +5,9 @@
 
 #include <cstring>
 
+#include "libinject/base/text.h"
+#include "libinject/runtime/own_library.h"
+
 namespace gpuwatch::runtime {
 namespace {
 
@@ -12,11 +15,9 @@ uintptr_t own_address() noexcept {
   return reinterpret_cast<uintptr_t>(&find_definitions);
 }
 
-// What every copy of this library exports.
-constexpr WantedSymbol kOwnMark{"gpuwatch_on_driver_start", gnu_hash("gpuwatch_on_driver_start")};
-
 bool is_a_copy_of_us(const ElfSymbols& symbols) noexcept {
-  return symbols.find(kOwnMark) != nullptr;
+  static constexpr WantedSymbol kOwn{kOwnExport, gnu_hash(kOwnExport)};
+  return symbols.find(kOwn) != nullptr;
 }
 
 struct ByAddress {
@@ -147,9 +148,8 @@ int see_needed(dl_phdr_info* object, size_t, void* argument) noexcept {
 LoadedObject root_of(LoadedObject object) noexcept {
   for (;;) {
     const char* path = object.info.dlpi_name ? object.info.dlpi_name : "";
-    const char* slash = std::strrchr(path, '/');
     const ElfSymbols symbols(object.info);
-    NeededBy search{&object, symbols.soname(), slash ? slash + 1 : path, 0};
+    NeededBy search{&object, symbols.soname(), base::file_name(path), 0};
     if (dl_iterate_phdr(see_needed, &search) != 1) return object;
   }
 }

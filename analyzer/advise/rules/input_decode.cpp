@@ -53,6 +53,8 @@ constexpr Threshold kThresholds[] = {
      UnseenPipeline::kLeastWait, "of the step", "XProf's lower band"},
     {"or, where less than one core is free, work of the stages of tf.data", UnseenPipeline::kLeastWork,
      "of the CPU time that the job uses", "a run differs from the next one by almost as much"},
+    {"and the job uses", UnseenPipeline::kBusyCores, "of its cores",
+     "of two, less than one is free where one thread trains and a little work goes on: neither waits"},
 };
 
 bool is_most_of_the_stall(const attribute::RankAttribution& rank) {
@@ -127,8 +129,7 @@ std::string pipeline_title(const RuleInput& input, const UnseenPipeline& pipelin
   if (pipeline.holds_gil())
     return fmt::format(
         "CPU transforms: Python code that makes the data of {} holds the GIL, which training waits for "
-        "{:.0f}% "
-        "of each step",
+        "{:.0f}% of each step",
         name, 100 * pipeline.gil_share);
   if (pipeline.competes())
     return fmt::format(
@@ -150,8 +151,7 @@ void name_stage(Finding& finding, const model::Loader& loader, const UnseenPipel
   if (pipeline.runs_python) return;
   finding.fix.summary = fmt::format(
       "Do less in the stage {} ({:.3g} of {:.3g} ms of work for a batch): .cache() after it if each epoch "
-      "makes "
-      "the same, or transforms of whole batches (batch before map)",
+      "makes the same, or transforms of whole batches (batch before map)",
       name, stage.busy_ns / 1e6, pipeline.work->busy_ns() / 1e6);
 }
 
@@ -178,7 +178,7 @@ std::optional<Finding> in_pipeline(const RuleInput& input, const UnseenPipeline&
   finding.fix.location = loader.location;
   name_stage(finding, loader, pipeline);
   if (const auto code = model::sample_code(loader)) finding.fix.location = code->location();
-  const auto fitting = pipeline_fix(input);
+  const auto fitting = pipeline_fix(input, pipeline);
   if (fitting && fitting->cause == PipelineCause::kTransforms) finding.fix = fitting->fix;
   finding.ceiling_speedup = ceiling_without_pipeline(input, pipeline);
   return finding;

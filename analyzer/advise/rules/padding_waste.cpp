@@ -70,14 +70,14 @@ const model::StageWork* padding_stage(const UnseenPipeline& pipeline) {
 
 void name_fix(Finding& finding, const model::Loader& loader, const model::StageWork& stage) {
   if (stage.is_one_size) {
-    finding.fix.change = NamedChange{"padding", "longest"};
+    finding.fix.change = NamedChange{"padded_shapes", "None"};
     finding.fix.summary =
         "Pad each batch to its longest sample: None for that size in padded_shapes; batches of similar "
         "lengths, by "
         "bucket_by_sequence_length, have less padding yet";
     finding.fix.snippet = "dataset = dataset.padded_batch(32, padded_shapes=([None, 3], []))";
   } else {
-    finding.fix.change = NamedChange{"batch_sampler", "by length"};
+    finding.fix.change = NamedChange{"bucket_by_sequence_length", ""};
     finding.fix.summary = "Batch samples of similar length by bucket_by_sequence_length";
     finding.fix.snippet =
         "dataset = dataset.bucket_by_sequence_length(lambda x, y: tf.shape(x)[0], boundaries, batch_sizes)";
