@@ -16,6 +16,7 @@ CASES = {
     "second-comes-later": ("extension12 call extension13 call", {"120", "130"}),
     "versions": ("runtime12_versioned+global extension13_versioned call", {"120", "130"}),
     "reopened": ("extension12 call extension12+close extension13 call extension13+close extension12 call", {"120", "130"}),
+    "closes-with-a-join": ("joining extension13 call joining+close call", {"120", "130"}),
 }
 
 
