@@ -54,12 +54,25 @@ def test_tasks_of_a_slurm_step(run_here, guests, tmp_path):
     assert files_of_runs(tmp_path) == [2]
 
 
-RANKS = "RANK=0 WORLD_SIZE=2 {0} & RANK=1 WORLD_SIZE=2 {0} & wait"
+RANKS = "RANK=0 {1} {0} & RANK=1 {1} {0} & wait"
 LAUNCHER = "import os, subprocess as s; [p.wait() for p in [s.Popen([{0!r}], env=dict(os.environ, RANK=str(r), WORLD_SIZE='2')) for r in range(2)]]"
 
 
-def test_ranks_that_a_shell_starts(run_here, guests, tmp_path):
-    run_here(["sh", "-c", RANKS.format(guests / "threads")])
+@pytest.mark.parametrize("size", ["WORLD_SIZE=2", "LOCAL_WORLD_SIZE=1 WORLD_SIZE=2", "OMPI_COMM_WORLD_SIZE=2", "PMI_SIZE=2"])
+def test_ranks_that_a_shell_starts(run_here, guests, tmp_path, size):
+    run_here(["sh", "-c", RANKS.format(guests / "threads", size)])
+    assert files_of_runs(tmp_path) == [2]
+
+
+def test_one_rank_each(run_here, guests, tmp_path):
+    run_here(["sh", "-c", RANKS.format(guests / "threads", "WORLD_SIZE=1")])
+    assert files_of_runs(tmp_path) == [1, 1]
+
+
+def test_ranks_of_mpirun_in_a_batch_script(run_here, guests, tmp_path):
+    """mpirun gives its ranks the library and has none itself; the job has no step, whose number they would share."""
+    for rank in range(2):
+        run_here([guests / "threads"], {"SLURM_JOB_ID": "7", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": str(rank)})
     assert files_of_runs(tmp_path) == [2]
 
 
