@@ -63,6 +63,7 @@ struct WorkerStack {
   Ns weight;  // of the wait, that the sample stands for
   uint32_t text;
   uint32_t pid;
+  bool interprets = false;  // seen to execute Python, line after line; not known before format 1.9
 };
 
 // What the job itself reported as begun and ended (NVTX).

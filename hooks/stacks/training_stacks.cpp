@@ -63,6 +63,22 @@ void sleep_ns(uint64_t ns) noexcept {
   base::raw_syscall(SYS_futex, base::address(&g_phase), FUTEX_WAIT_PRIVATE, kRunning, base::address(&limit));
 }
 
+// Whether the thread executes Python: then it is elsewhere, or works on other values, within kWatchedNs. In one
+// call into C it stays where it was. PyTorch's small operations take 2 to 30 us; one that computes a model on a
+// CPU takes longer than this. A thread that has to wait for a CPU seems to be in such a call.
+bool is_interpreting(unwind::ForeignMemory& memory, const unwind::PythonRuntime& python,
+                     uint64_t thread_state) noexcept {
+  constexpr uint64_t kWatchedNs = 300'000, kLooks = 3;
+  unwind::PythonPosition before, now;
+  if (!unwind::read_position(memory, python, thread_state, before)) return false;
+  for (uint64_t look = 0; look < kLooks; ++look) {
+    sleep_ns(kWatchedNs / kLooks);
+    if (!unwind::read_position(memory, python, thread_state, now)) return false;
+    if (now != before) return true;
+  }
+  return false;
+}
+
 // False where it never will be possible.
 bool sample(uint32_t pid, uint64_t interval_ns, uint32_t& failures) noexcept {
   const uint64_t now = base::ticks();
@@ -81,7 +97,8 @@ bool sample(uint32_t pid, uint64_t interval_ns, uint32_t& failures) noexcept {
   const uint32_t text = intern_stack(memory, python, stack);
   if (!text) return true;
   put_state({trace::SourceState::On});
-  record::worker_stack(id(Op::python_optimizer_step), now, base::ticks_of_ns(interval_ns), text, pid);
+  const Op op = is_interpreting(memory, python, thread_state) ? Op::python_interpreting : Op::python_optimizer_step;
+  record::worker_stack(id(op), now, base::ticks_of_ns(interval_ns), text, pid);
   return true;
 }
 

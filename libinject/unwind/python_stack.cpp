@@ -11,6 +11,7 @@ namespace gpuwatch::unwind {
 namespace {
 
 constexpr uint64_t kObjectType = 8;  // PyObject.ob_type
+constexpr uint64_t kPageBytes = 4096;
 constexpr size_t kMaxFrameBytes = 128;
 constexpr size_t kMaxCodeBytes = 160;         // up to co_linetable
 constexpr uint8_t kOwnedByGenerator = 1;      // frame owners, 3.11 and newer
@@ -206,6 +207,16 @@ GW_COLD bool capture_running(ForeignMemory& memory, const PythonRuntime& python,
     if (attempt == kAttempts - 1 && to.count > 0) return check_codes(memory, python, to);
   }
   return false;
+}
+
+GW_COLD bool read_position(ForeignMemory& memory, const PythonRuntime& python, uint64_t thread_state,
+                           PythonPosition& to) noexcept {
+  memory.forget();
+  to.frame = innermost_frame(memory, python.layout, thread_state);
+  // The last frame of a block of Python's stack may be shorter, and nothing mapped behind the block.
+  const uint64_t to_page_end = kPageBytes - to.frame % kPageBytes;
+  const size_t bytes = to_page_end < PythonPosition::kBytes ? to_page_end : PythonPosition::kBytes;
+  return to.frame != 0 && memory.read(to.frame, to.bytes, bytes);
 }
 
 uint64_t main_thread_state(ForeignMemory& memory, const PythonRuntime& python) noexcept {

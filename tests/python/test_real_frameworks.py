@@ -72,6 +72,16 @@ def test_tensorflow_tells_how_long_its_stages_work(inject, stage):
         assert last[row["feeds"]]["bytes_consumed"] > 0
 
 
+@pytest.mark.parametrize("eager", [True, False])
+def test_keras_that_runs_eagerly_is_told_so(inject, eager):
+    words = ("tfdata", "1", *(["eager"] if eager else []))
+    report = run(inject, "tensorflow", "train_keras.py", *words, env={"KERAS_BACKEND": "tensorflow"}).report()
+    found = [finding for finding in report["findings"] if finding["id"] == "debug-left-on"]
+    assert len(found) == eager
+    if eager:
+        assert "run_eagerly" in found[0]["fix"]["summary"]
+
+
 def test_jax_with_a_generator_is_seen_making_its_data(inject):
     report = run(inject, "jax", "train_jax.py").report()
     assert report["verdict"]["id"] == "input-bound"

@@ -8,6 +8,7 @@
 #include "hooks/core/operations.h"
 #include "hooks/python/frameworks/framework.h"
 #include "hooks/python/frameworks/framework_iterators.h"
+#include "hooks/python/frameworks/tf_eager.h"
 #include "hooks/python/frameworks/tf_graph_waits.h"
 #include "hooks/python/frameworks/tf_stages.h"
 #include "hooks/python/frameworks/versions.h"
@@ -160,7 +161,9 @@ struct GraphCall {
     PyObject* result = g_api.PyObject_Call(original, args, keywords);
     if (--t_framework.graph_calls == 0) take_graph_waits();
     note_computing("TensorFlow");
-    context::maybe_sample(base::ticks());  // fit() asks for its batches in the graph, on a thread of its pool
+    const uint64_t now = base::ticks();
+    note_eager_switches(now);
+    context::maybe_sample(now);  // fit() asks for its batches in the graph, on a thread of its pool
     return result;
   }
 };
@@ -234,6 +237,16 @@ struct KerasData {
         name.add(" (PyDataset, workers=").add(static_cast<uint64_t>(workers)).add(')');
       note_keras_data(name.c_str());
     }
+    return g_api.PyObject_Call(original, args, keywords);
+  }
+};
+
+// TensorFlowTrainer.make_train_function(self, force=False)
+template <size_t>
+struct KerasTrains {
+  static constexpr int kFlags = kVarArgs | kKeywords;
+  static PyObject* call(PyObject* original, PyObject* args, PyObject* keywords) {
+    if (PyObject* model = argument(args, keywords, 0, "self")) note_keras_model(model);
     return g_api.PyObject_Call(original, args, keywords);
   }
 };

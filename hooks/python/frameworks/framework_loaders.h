@@ -12,6 +12,7 @@
 //   StageMade         constructs a stage of a tf.data pipeline, on the user's line (tf_stages.h)
 //   PythonInStage     registers a Python function that TensorFlow will call (tf_stages.h)
 //   KerasData         the data that a Keras model is given to train on
+//   KerasTrains       a Keras model is about to train (tf_eager.h)
 // A wait inside another one (an iterator over an iterator) is part of the outer one.
 //
 // Thread safety: the GIL must be held. Signal safety: none. Errors: a method that this version of a framework

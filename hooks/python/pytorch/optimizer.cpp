@@ -16,6 +16,7 @@
 #include "hooks/python/interpreter/wrap.h"
 #include "hooks/python/pytorch/apply_to_process.h"
 #include "hooks/python/pytorch/debug_switches.h"
+#include "hooks/python/pytorch/intra_op_threads.h"
 #include "hooks/python/pytorch/step_usage.h"
 #include "hooks/stacks/stall_stacks.h"
 #include "libinject/base/compiler.h"
@@ -77,6 +78,7 @@ void end_step(const PyObject* optimizer, uint8_t flags) noexcept {
     leave_step(t_steps[t_depth].scope, flags, number_of(optimizer));
     context::maybe_sample(t_steps[t_depth].scope.begin);
     note_debug_switches(t_steps[t_depth].scope.begin);
+    put_intra_op_threads();
     apply_after_first_step();
     interrupt_if_asked();
   }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keras 3's fit() on the backend of KERAS_BACKEND. First word: what it trains on ("tfdata", "pydataset", "torchloader"),
-second: steps_per_execution. fit() shows its waits nowhere, on TensorFlow they happen inside a graph: timed is the making
+second: steps_per_execution, third: "eager" or nothing. fit() shows its waits nowhere, on TensorFlow they happen inside a graph: timed is the making
 of each batch, with nothing prefetched, so that training waits for all of it; on torch, the epoch iterator."""
 
 import sys
@@ -58,6 +58,6 @@ def torch_loader():
 
 data = {"tfdata": pipeline, "pydataset": Sequence, "torchloader": torch_loader}[kind]()
 model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-model.compile(optimizer="sgd", loss="mse", steps_per_execution=per_execution)
+model.compile(optimizer="sgd", loss="mse", steps_per_execution=per_execution, run_eagerly="eager" in sys.argv)
 model.fit(data, epochs=2, verbose=0)  # fit
 finish(made, 2 * SAMPLES // BATCH)
