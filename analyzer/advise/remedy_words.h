@@ -14,6 +14,8 @@ namespace gpuwatch::advise {
 
 enum class Remedy {
   kFewerLaunches,  // fewer, larger kernels a step
+  kOneGraph,       // a step whose operations are called one by one
+  kMoreInGraph,    // a graph that is too short for what its call costs
   kTf32,           // matmuls on tensor cores, operands in FP32
   kHalfPrecision,  // {0}: "bfloat16", "float16"
   kKeepOnGpu,      // a value that is read in each step

@@ -56,6 +56,27 @@ LoopLibraries loop_libraries(const Run& run, const std::vector<const WorkerStack
   return loops;
 }
 
+// Thin functions around one operation.
+bool is_operation(const StackFrame& frame) {
+  const bool is_method = frame.file.ends_with("/torch/_tensor.py") && !frame.function.ends_with("backward");
+  return is_method || frame.file.ends_with("/torch/nn/functional.py");
+}
+
+using Frames = std::vector<StackFrame>::const_iterator;
+
+// Lightning calls training_step() from within the optimizer's step: what is outside of it says nothing.
+bool is_called_by_model(Frames line, Frames end) {
+  return std::any_of(line, std::find_if(line, end, holds_loop), calls_model);
+}
+
+bool is_backward(const std::vector<StackFrame>& frames) {
+  const auto is_autograd = [](const StackFrame& frame) {
+    return frame.file.find("/torch/autograd/") != std::string::npos || frame.function.ends_with("backward");
+  };
+  return !frames.empty() && is_torch_or_interpreter(frames.front()) &&
+         std::any_of(frames.begin(), std::ranges::find_if(frames, is_users), is_autograd);
+}
+
 bool is_transform(const StackFrame& frame) {
   return frame.file.find("/transforms/") != std::string::npos;
 }
@@ -100,7 +121,7 @@ std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames, c
   const bool is_cut = caller == frames.end() && frames.size() >= kRecordedFrames;
   if (caller == frames.end() && !is_cut) return std::nullopt;
   if (std::any_of(frames.begin(), caller, computes_model)) return std::nullopt;
-  if (std::any_of(is_cut ? frames.begin() : caller, frames.end(), calls_model)) return std::nullopt;
+  if (is_called_by_model(is_cut ? frames.begin() : caller, frames.end())) return std::nullopt;
   if (waits_for_a_result(frames) || data_code(frames)) return std::nullopt;  // waits for data, or makes them
   for (auto frame = caller; frame != frames.begin();) {
     const std::string_view library = library_of(*--frame);
@@ -111,34 +132,81 @@ std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames, c
   return std::nullopt;
 }
 
+std::optional<StackFrame> own_line(const std::vector<StackFrame>& frames) {
+  const auto line = std::ranges::find_if(frames, is_users);
+  if (line == frames.end() || is_called_by_model(line, frames.end())) return std::nullopt;
+  const bool is_alone = std::all_of(frames.begin(), line, [](const StackFrame& frame) {
+    return is_torch_or_interpreter(frame) && (!calls_model(frame) || is_operation(frame));
+  });
+  if (!is_alone || waits_for_a_result(frames) || data_code(frames)) return std::nullopt;
+  return *line;
+}
+
+namespace {
+
+// What one text of a stack shows.
+struct SeenWork {
+  std::optional<LibraryCall> call;
+  std::optional<StackFrame> own;
+  bool is_backward = false;
+};
+
+SeenWork seen_work(const std::vector<StackFrame>& frames, const LoopLibraries& loops) {
+  return {library_call(frames, loops), own_line(frames), is_backward(frames)};
+}
+
+// Weights of samples.
+struct WorkTally {
+  double all = 0, libraries = 0, own = 0, backward = 0;
+  std::map<std::string, double> by_library;
+  FunctionTallies callers, own_functions;
+
+  void add(const SeenWork& seen, double weight, bool counts_own) {
+    all += weight;
+    if (seen.is_backward) backward += weight;
+    if (seen.call) {
+      libraries += weight;
+      by_library[seen.call->library] += weight;
+      if (!seen.call->caller.file.empty()) callers.add(seen.call->caller, weight);
+    } else if (seen.own && counts_own) {
+      own += weight;
+      own_functions.add(*seen.own, weight);
+    }
+  }
+};
+
+ScriptWork summed(const WorkTally& tally, size_t samples) {
+  ScriptWork work{samples, sampled_share((tally.libraries + tally.own) / tally.all, double(samples)), "", {},
+                  sampled_share(tally.backward / tally.all, double(samples))};
+  const bool is_own = tally.own > tally.libraries;
+  if (!is_own)
+    work.library =
+        std::ranges::max_element(tally.by_library, {}, [](const auto& entry) { return entry.second; })->first;
+  const auto by_share = (is_own ? tally.own_functions : tally.callers).by_share();
+  if (!by_share.empty()) work.caller = by_share.front().frame;
+  return work;
+}
+
+}  // namespace
+
 std::optional<ScriptWork> script_work(const Run& run, const Process& process,
-                                      const std::vector<TimeSpan>& intervals) {
-  ScriptWork work;
-  double all = 0, in_libraries = 0;
-  std::unordered_map<uint32_t, std::optional<LibraryCall>> known;
-  std::map<std::string, double> libraries;
-  FunctionTallies callers;
+                                      const std::vector<TimeSpan>& intervals, ScriptPart part) {
+  size_t count = 0;
+  WorkTally tally;
+  std::unordered_map<uint32_t, SeenWork> known;
   const std::vector<const WorkerStack*> samples = training_samples(process, intervals);
   const LoopLibraries loops = loop_libraries(run, samples);
   for (const WorkerStack* sample : samples) {
     const auto text = run.texts.find(sample->text);
     if (text == run.texts.end()) continue;
-    const auto [call, is_new] = known.try_emplace(sample->text);
-    if (is_new) call->second = library_call(frames_of(text->second), loops);
-    const double weight = double(std::max<Ns>(0, sample->weight));
-    ++work.samples;
-    all += weight;
-    if (!call->second) continue;
-    in_libraries += weight;
-    libraries[call->second->library] += weight;
-    if (!call->second->caller.file.empty()) callers.add(call->second->caller, weight);
+    const auto [seen, is_new] = known.try_emplace(sample->text);
+    if (is_new) seen->second = seen_work(frames_of(text->second), loops);
+    const bool counts_own = part == ScriptPart::kLibrariesAndOwnLines && sample->interprets;
+    tally.add(seen->second, double(std::max<Ns>(0, sample->weight)), counts_own);
+    ++count;
   }
-  if (work.samples < kLeastStackSamples || in_libraries <= 0) return std::nullopt;
-  work.share = sampled_share(in_libraries / all, double(work.samples));
-  work.library =
-      std::ranges::max_element(libraries, {}, [](const auto& entry) { return entry.second; })->first;
-  if (const auto by_share = callers.by_share(); !by_share.empty()) work.caller = by_share.front().frame;
-  return work;
+  if (count < kLeastStackSamples || tally.libraries + tally.own <= 0) return std::nullopt;
+  return summed(tally, count);
 }
 
 }  // namespace gpuwatch::model

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work of the script that is no part of the model, where no hook tells the two apart: the training thread was
-// seen in a library that computes no model, called from the script's own line and not from within a module's
-// forward, a backward or an optimizer, and neither to make data nor to wait for them. What the script's own
-// lines compute cannot be told apart: a call into C, of NumPy as of PyTorch, leaves no frame. Pure.
+// seen in a library that computes no model, or to execute the script's own Python, line after line, called from
+// the script and not from within a module's forward, a backward or an optimizer, and neither to make data nor to
+// wait for them. What one long call into C does, of NumPy as of PyTorch, cannot be told apart: it leaves no
+// frame. Pure.
 #pragma once
 
 #include <optional>
@@ -37,15 +38,23 @@ void note_loops(const std::vector<StackFrame>& frames, LoopLibraries& loops);
 std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames,
                                         const LoopLibraries& loops = {});
 
+// The script's line that a sampled stack shows at work itself: between it and the innermost frame there are
+// PyTorch's functions and Python's own library at most. Worth something only of a sample that interprets.
+std::optional<StackFrame> own_line(const std::vector<StackFrame>& frames);
+
 struct ScriptWork {
   size_t samples = 0;   // of the training thread
   SampledShare share;   // of them, in such work
-  std::string library;  // that most of it was in
-  StackFrame caller;    // the line that called it most often; without a file where no stack shows one
+  std::string library;  // that most of it was in; empty: the script's own lines
+  // The line that called it most often, or the function of those lines; without a file where no stack shows one.
+  StackFrame caller;
+  SampledShare backward;  // in the backward pass: operations that belong to the loss have their part of it
 };
 
 // Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without such work.
+enum class ScriptPart { kLibraries, kLibrariesAndOwnLines };
 std::optional<ScriptWork> script_work(const Run& run, const Process& process,
-                                      const std::vector<TimeSpan>& intervals);
+                                      const std::vector<TimeSpan>& intervals,
+                                      ScriptPart part = ScriptPart::kLibraries);
 
 }  // namespace gpuwatch::model

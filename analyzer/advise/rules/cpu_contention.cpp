@@ -95,8 +95,42 @@ void blame_other_children(Finding& finding, const RuleInput& input, const Machin
                           {"CPU used by processes that the job started", use.other_child_cores, "cores"});
 }
 
+// Of a job that computes on the CPU: each operation waits for the slowest of its threads, and some of them have
+// no core. What that costs shows nowhere but in the time of the operations: no prediction, no upper bound.
+double cores_of(const RuleInput& input) {
+  const double quota = cpu_quota(input.process), cores = double(input.process.cpu_count);
+  return quota > 0 ? std::min(cores, std::ceil(quota)) : cores;
+}
+
+// Short operations use one thread, however many there are: then the cores are not full. Within a quota PyTorch's
+// default is the machine's cores, which hurts where the quota throttles.
+bool has_more_threads_than_cores(const RuleInput& input, const MachineUse& use) {
+  const double threads = number_fact(input.process, "torch_threads");
+  if (input.device || input.device_hidden() || input.process.cpu_count == 0) return false;
+  if (threads > double(input.process.cpu_count)) return fills_cores(input, use);
+  return threads > cores_of(input) && use.throttled_share >= kLeastThrottled;
+}
+
+Finding of_own_threads(const RuleInput& input, double delay) {
+  const double cores = cores_of(input), threads = number_fact(input.process, "torch_threads");
+  Finding finding = make_finding(kCpuContention, input, std::max(delay, kLeastDelay));
+  finding.title = fmt::format("CPU contention: PyTorch computes each operation with {:.0f} threads on {:.0f} core{}",
+                              threads, cores, cores < 1.5 ? "" : "s");
+  finding.evidence = {{"threads that compute an operation", threads, "threads"},
+                      {"CPU available to this job", cores, "cores"},
+                      {"training thread waiting for a CPU core", 100 * delay, "% of the time"}};
+  const std::string fits = fmt::format("{:.0f}", cores);
+  finding.fix.change = NamedChange{"torch.set_num_threads", fits};
+  finding.fix.summary = fmt::format("Call torch.set_num_threads({0}), or set OMP_NUM_THREADS={0}", fits);
+  finding.fix.snippet = fmt::format("torch.set_num_threads({})", fits);
+  finding.distorts = {attribute::Bottleneck::Compute, attribute::Bottleneck::Host,
+                      attribute::Bottleneck::Input};
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   const auto use = machine_use(input);
+  if (use && has_more_threads_than_cores(input, *use)) return of_own_threads(input, delay_share(input, *use));
   if (!use || use->throttled_share >= kLeastThrottled || use->steal_share >= kLeastSteal) return std::nullopt;
   const double delay = delay_share(input, *use);
   const double lost = recoverable_share(input, std::min(delay, 0.95));
@@ -128,12 +162,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kCpuContention{
     "cpu-contention",
     "CPU contention: the training thread waits for a CPU core that other processes, or those that the job "
-    "itself started (loader workers, environments), are using.",
+    "itself started (loader workers, environments), are using, or PyTorch computes with more threads than there are "
+    "cores.",
     "The training thread is runnable but not running, without throttling (`cpu-quota`) or steal time "
     "(`cpu-steal`). The CPU time of other processes, of the loader workers, and of whatever else the job "
     "started shows which of them is the cause. If only the workers wait, the finding is "
-    "`dataloader-oversubscribed`.",
-    "Reserve CPU cores for the job (affinity, cpuset, an exclusive node), or use fewer workers.",
+    "`dataloader-oversubscribed`. On a CPU job: `torch.get_num_threads()` above the cores that the job may use.",
+    "Call `torch.set_num_threads()` with the number of cores. Reserve CPU cores for the job (affinity, cpuset, an exclusive node), or use fewer workers.",
     kThresholds,
     evaluate,
     {attribute::Category::Sched, attribute::Category::InputCpuStarved, attribute::Category::InputWakeup}};

@@ -43,6 +43,18 @@ const DebugSetting kSettings[] = {
      "autograd keeps a stack for each operation and looks for NaN",
      "call torch.autograd.set_detect_anomaly(False)",
      {kHost, kCompute}},  // it looks on the GPU
+    {"keras_run_eagerly",
+     "on",
+     Needs::kNothing,
+     "Keras runs each step operation by operation from Python, not as one graph",
+     "call model.compile() without run_eagerly=True",
+     {kHost, kCompute}},
+    {"tf_run_functions_eagerly",
+     "on",
+     Needs::kNothing,
+     "TensorFlow runs each tf.function operation by operation from Python",
+     "call tf.config.run_functions_eagerly(False)",
+     {kHost, kCompute}},
     {"profiler",
      "on",
      Needs::kNothing,
@@ -174,9 +186,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kDebugLeftOn{
     "debug-left-on",
     "A setting that is meant for debugging slows the run: `CUDA_LAUNCH_BLOCKING`, autograd's anomaly mode, "
-    "a running profiler, deterministic algorithms, `TORCH_SHOW_CPP_STACKTRACES`, "
+    "a running profiler, deterministic algorithms, Keras's `run_eagerly=True`, "
+    "`tf.config.run_functions_eagerly(True)`, `TORCH_SHOW_CPP_STACKTRACES`, "
     "`TORCH_DISTRIBUTED_DEBUG=DETAIL`, `NCCL_DEBUG=TRACE`, Python's development mode or tracemalloc.",
-    "The value of the environment variable, or what PyTorch reports at an optimizer step. A single "
+    "The value of the environment variable, or what PyTorch or TensorFlow reports while it trains. A single "
     "recording does not show what the setting costs: findings about the time that it lengthens, such as "
     "`sync-per-step` and `host-work`, come after it. Only `CUDA_LAUNCH_BLOCKING` gets an upper bound: the "
     "time that the GPU idles.",

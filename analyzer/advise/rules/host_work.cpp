@@ -29,6 +29,7 @@ constexpr double kLeastShare = 0.05;
 constexpr double kLeastSteps = 0.5;
 constexpr size_t kLeastTimes = 5;
 constexpr double kWidest = 0.3;
+constexpr double kLeastOwnMs = 0.2;
 
 constexpr Threshold kThresholds[] = {
     {"host work (on a CPU job: sleeping and waiting)", kLeastShare, "of the step", "XProf's lower band"},
@@ -44,6 +45,7 @@ constexpr Threshold kThresholds[] = {
     {"share of the stack samples in libraries that compute no model, its low end", kLeastShare, "of the step",
      "95% interval: a few samples name nothing"},
     kDrawShare,
+    {"the script's own lines: at least", kLeastOwnMs, "ms a step", "every script has some around each step"},
     {"interval of the step without them", kWidest, "of it", "a wider one is an upper bound"},
     {"that time: always from", kLongDispatchNs / 1e6, "ms", "no framework takes as long"},
 };
@@ -240,47 +242,77 @@ void settle_sampled(Finding& finding, const RuleInput& input, const model::Scrip
   finding.ceiling_speedup = ceiling_without(input, work.share.high * input.rank.share(Category::Compute));
 }
 
-// On a CPU job the model's compute and the script's are one category; without steps there is none.
-std::optional<Finding> in_libraries(const RuleInput& input) {
-  const bool has_steps = !input.rank.steps.empty();
-  const auto time = has_steps ? attribute::times_of(input.rank, Category::Compute) : steady_time(input);
-  const auto work = model::script_work(input.run, input.process, time);
-  const double of_step = has_steps ? input.rank.share(Category::Compute) : 1;
-  if (!work || work->share.low * of_step < kLeastShare) return std::nullopt;
-  const double share = work->share.share * of_step;
-  Finding finding = describe(input, share, model::kNone);
-  const std::string library = io::printable(work->library);
-  const char* of = has_steps ? "of each step" : "of the time";
+// Written as a few operations on whole tensors the work takes an unknown part of its time, and where it belongs
+// to the loss its part of the backward pass goes, too: no prediction, and a bound that has both.
+void describe_own_lines(Finding& finding, const model::ScriptWork& work, double share, double of_step) {
+  const std::string function = io::printable(work.caller.function);
+  finding.title = fmt::format(
+      "Host work: the training thread executes Python of the script, operation by operation, {:.0f}% of each "
+      "step, most of it in {}",
+      100 * share, function);
+  finding.evidence.front() = {"seen to execute the script's Python", 100 * share, "% of each step"};
+  finding.fix.summary = fmt::format(
+      "Write the loop in {} as a few operations on whole tensors or arrays, or run it every 50 steps", function);
+  finding.ceiling_speedup = 1 / (1 - std::min(0.99, (work.share.high + work.backward.share) * of_step));
+  finding.may_have_to_stay = true;  // an environment, or a loop that stands for a model
+}
+
+void describe_library(Finding& finding, const RuleInput& input, const model::ScriptWork& work, double share,
+                      const char* of) {
+  const std::string library = io::printable(work.library);
   finding.title = fmt::format("Host work: the training thread spends {:.0f}% {} in {}, not in the model",
                               100 * share, of, library);
-  finding.evidence = {{"seen in libraries that compute no model", 100 * share, fmt::format("% {}", of)},
-                      {"stack samples", double(work->samples), "of the training thread"}};
-  if (has_steps) finding.evidence.push_back({"such work", share * input.rank.mean_step_ms(), "ms a step"});
   finding.fix.summary =
       fmt::format("Move the work in {} to {}, or run it every 50 steps", library,
                   input.process.loaders.empty() ? "another process" : "the DataLoader's workers");
-  if (!work->caller.file.empty()) finding.fix.location = work->caller.location();
-  finding.bottleneck = attribute::Bottleneck::Host;
-  if (has_steps) {
-    settle_sampled(finding, input, *work);
-    return finding;
-  }
-  finding.ceiling_speedup = 1 / (1 - std::min(work->share.high, 0.99));
+}
+
+// Without steps nothing tells the loop from the rest of the program.
+std::optional<Finding> in_program(const RuleInput& input, const model::ScriptWork& work, Finding finding) {
+  describe_library(finding, input, work, work.share.share, "of the time");
+  finding.ceiling_speedup = 1 / (1 - std::min(work.share.high, 0.99));
   finding.verdict =
       Verdict{"host-bound",
-              fmt::format("HOST-BOUND: the training thread works in {}, not in the model, {:.0f}% {}",
-                          library, 100 * share, of),
+              fmt::format("HOST-BOUND: the training thread works in {}, not in the model, {:.0f}% of the time",
+                          io::printable(work.library), 100 * work.share.share),
               *finding.ceiling_speedup, attribute::Bottleneck::Host};
+  return finding;
+}
+
+// On a CPU job the model's compute and the script's are one category; without steps there is none.
+std::optional<Finding> seen_at_work(const RuleInput& input) {
+  const bool has_steps = !input.rank.steps.empty();
+  const auto time = has_steps ? attribute::times_of(input.rank, Category::Compute) : steady_time(input);
+  const auto part = has_steps ? model::ScriptPart::kLibrariesAndOwnLines : model::ScriptPart::kLibraries;
+  const auto work = model::script_work(input.run, input.process, time, part);
+  const double of_step = has_steps ? input.rank.share(Category::Compute) : 1;
+  if (!work || work->share.low * of_step < kLeastShare) return std::nullopt;
+  const double share = work->share.share * of_step, ms = share * input.rank.mean_step_ms();
+  if (work->library.empty() && ms < kLeastOwnMs) return std::nullopt;
+  Finding finding = describe(input, share, model::kNone);
+  finding.evidence = {
+      {"seen in libraries that compute no model", 100 * share, has_steps ? "% of each step" : "% of the time"},
+      {"stack samples", double(work->samples), "of the training thread"}};
+  if (!work->caller.file.empty()) finding.fix.location = work->caller.location();
+  finding.bottleneck = attribute::Bottleneck::Host;
+  if (!has_steps) return in_program(input, *work, std::move(finding));
+  finding.evidence.push_back({"such work", ms, "ms a step"});
+  if (work->library.empty()) {
+    describe_own_lines(finding, *work, share, of_step);
+  } else {
+    describe_library(finding, input, *work, share, "of each step");
+    settle_sampled(finding, input, *work);
+  }
   return finding;
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const bool is_on_cpu = !input.device && !input.device_hidden();
-  if (input.rank.steps.empty()) return is_on_cpu ? in_libraries(input) : std::nullopt;
+  if (input.rank.steps.empty()) return is_on_cpu ? seen_at_work(input) : std::nullopt;
   if (auto sampler = slow_sampler(kHostWork, input)) return sampler;
   if (input.device && input.streams) return on_device(input);
   if (input.device_hidden()) return std::nullopt;
-  auto waits = on_cpu(input), work = in_libraries(input);
+  auto waits = on_cpu(input), work = seen_at_work(input);
   if (!waits || !work) return waits ? waits : work;
   return waits->lost_share > work->lost_share ? waits : work;
 }
@@ -296,14 +328,12 @@ const Rule kHostWork{
     "queue would hide if the "
     "host did not wait for the GPU is `sync-per-step`. On a CPU job: the training thread sleeps, waits for "
     "a child process, or was seen (stack samples) in a library that computes no model, such as scikit-learn, "
-    "pandas or gymnasium, called by the script and not by a module. On any job: a sampler that takes long to "
-    "draw the "
-    "indices of a batch, which PyTorch asks within next() on the training thread. What the script's own "
-    "lines compute "
-    "cannot "
+    "pandas or gymnasium, or to execute the script's own Python (it had moved on within 0.3 ms), called by the "
+    "script and not by a module. On any job: a sampler that takes long to draw the indices of a batch, which "
+    "PyTorch asks within next() on the training thread. A long call into C from the script's own lines cannot "
     "be distinguished from the model there.",
-    "Move it to DataLoader workers or to the GPU, or run it every N steps, at the named line. CUDA graphs do "
-    "not help.",
+    "Move it to DataLoader workers or to the GPU, write it as operations on whole tensors, or run it every N "
+    "steps, at the named line. CUDA graphs do not help.",
     kThresholds,
     evaluate,
     {attribute::Category::HostCompute, attribute::Category::HostWait, attribute::Category::LaunchDispatch},

@@ -9,6 +9,7 @@
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/advise/short_operations.h"
 #include "analyzer/attribute/device_work.h"
 #include "analyzer/model/quantile.h"
 
@@ -54,6 +55,7 @@ constexpr Threshold kThresholds[] = {
     {"range of a prediction", kWidestRange, "times its value",
      "the overhead of torch.compile alone makes it as wide as its value; beyond it, an upper bound"},
     kLeastGain,
+    kPythonShare,
 };
 
 // The replay of a step whose launches are captured in a CUDA graph. The interval spans what is not known: how
@@ -219,6 +221,8 @@ void predict_gain(Finding& finding, const RuleInput& input, const HostGaps& gaps
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
+  const bool is_on_cpu = !input.device && !input.device_hidden();
+  if (is_on_cpu && !input.rank.steps.empty()) return short_operations(kLaunchBound, input);
   if (!input.streams) return std::nullopt;
   const HostGaps gaps(input);
   const double lost = gaps.launch_share();
@@ -254,13 +258,14 @@ const Rule kLaunchBound{
     "The host launches kernels more slowly than the GPU runs them: many short kernels, one launch each.",
     "The GPU idles until the next launch, and the time before each of them is about the same: framework "
     "overhead, short or long (hooks, sharding, deep module trees). A place that takes longer than the others "
-    "is `host-work`, a launch queue that a synchronization point drained is `sync-per-step`.",
+    "is `host-work`, a launch queue that a synchronization point drained is `sync-per-step`. On a CPU job: stack "
+    "samples of the training thread execute the framework's Python (they had moved on within 0.3 ms).",
     "`torch.compile(mode=\"reduce-overhead\")`, whose own overhead is part of the prediction. Where that "
     "overhead is as long as the launches (small models), or outside PyTorch: a CUDA graph of the whole step. "
     "In TensorFlow `tf.function(jit_compile=True)`, in JAX one `jax.jit` for the whole step; their gain is "
     "an upper bound. "
     "Fused and foreach optimizers launch fewer kernels. A step that already runs as CUDA graphs needs a "
-    "larger batch.",
+    "larger batch. On a CPU job: a larger batch, a fused optimizer, `tf.function`, `jax.jit`.",
     kThresholds,
     evaluate,
     {attribute::Category::LaunchApi, attribute::Category::LaunchDispatch,

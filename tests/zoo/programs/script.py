@@ -60,6 +60,8 @@ def parse():
     parser.add_argument("--batches", type=int, default=60, help="of an epoch")
     parser.add_argument("--train-ms", type=float, default=30)
     parser.add_argument("--compute-ms", type=float, default=0, help="CPU time of a step")
+    parser.add_argument("--matmuls", type=int, default=0, help="of 512 x 512, in each step")
+    parser.add_argument("--threads", type=int, default=1, help="that compute one")
     parser.add_argument("--sleep-ms", type=float, default=0, help="of an environment that is asked in each step")
     parser.add_argument("--save-every", type=int, default=0)
     parser.add_argument("--save-ms", type=float, default=300)
@@ -85,6 +87,8 @@ class Script:
     def __init__(self, options):
         self.options = options
         self.model = Model(options.train_ms)
+        torch.set_num_threads(options.threads)
+        self.wide = torch.rand(512, 512)
         self.terminal = slow_terminal(6) if options.log_every else None
         self.objects = [[] for _ in range(options.objects)]
         self.phases = {"evaluation": 0.0, "checkpoint": 0.0}
@@ -103,6 +107,8 @@ class Script:
             self.wait_for_peer()
         self.model.step(batch)
         compute(options.compute_ms)
+        for _ in range(options.matmuls):
+            torch.mm(self.wide, self.wide)
         if options.sleep_ms:
             time.sleep(options.sleep_ms / 1e3)
         if options.collect:

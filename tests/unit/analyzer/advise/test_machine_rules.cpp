@@ -78,6 +78,37 @@ TEST(CpuContention, OfProcessesThatTheJobStartedIsItsOwn) {
   EXPECT_EQ(find(diagnose_job(training(idle, 2)), "cpu-contention"), nullptr);
 }
 
+// Settings of a server with 16 cores (sleep-threads of tests/abroad).
+TEST(CpuContention, OfMoreThreadsThanCoresIsTheJobsOwn) {
+  const auto with_threads = [](const char* threads, const Machine& machine) {
+    test::Job job = training(machine, 2);
+    job.process().facts["torch_threads"] = threads;
+    return diagnose_job(job);
+  };
+  const Machine full{.cores = 2, .job_cores = 1.95, .run_delay_s = 0.02};
+  const Diagnosis diagnosis = with_threads("16", full);
+  ASSERT_FALSE(diagnosis.findings.empty());
+  const Finding& finding = diagnosis.findings.front();
+  EXPECT_EQ(finding.id, "cpu-contention");
+  EXPECT_EQ(setting_name(finding.fix.change), "torch.set_num_threads");
+  EXPECT_EQ(setting_value(finding.fix.change), "2");
+  EXPECT_FALSE(finding.prediction || finding.ceiling_speedup);
+  EXPECT_EQ(find(with_threads("2", full), "cpu-contention"), nullptr);
+  EXPECT_EQ(find(with_threads("16", {.cores = 2, .job_cores = 1.1}), "cpu-contention"), nullptr)
+      << "operations too short for threads";
+}
+
+// PyTorch counts the machine's cores, not the container's quota.
+TEST(CpuContention, OfMoreThreadsThanTheQuotaHasIsTheJobsOwn) {
+  test::Job job = training({.job_cores = 2, .throttled_s = 0.4, .run_delay_s = 0.4});
+  job.process().facts["cpu_quota"] = "2.00";
+  job.process().facts["torch_threads"] = "8";
+  const Diagnosis diagnosis = diagnose_job(job);
+  const Finding* finding = find(diagnosis, "cpu-contention");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_value(finding->fix.change), "2");
+}
+
 TEST(CpuQuota, NamesTheQuotaThatThrottles) {
   test::Job job = training({.job_cores = 1, .throttled_s = 0.4, .run_delay_s = 0.4});
   job.process().facts["cpu_quota"] = "1.00";

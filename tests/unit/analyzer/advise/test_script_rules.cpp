@@ -162,24 +162,27 @@ TEST(HostWork, OnTheCpuSleepsNeedNotBeInEveryStep) {
   EXPECT_EQ(find(seldom.diagnose(), "host-work"), nullptr);
 }
 
-// 1 s of training on the CPU, 60% of it in a library that the script calls.
-Diagnosis diagnose_library_work(int samples) {
+constexpr char kInLibrary[] = "/v/site-packages/sklearn/metrics.py:7 auc\n/home/a/train.py:55 evaluate";
+constexpr char kInScript[] = "/home/a/train.py:55 mine\n/home/a/train.py:80 main";
+
+// 1 s of training on the CPU, 60% of it in `work`, the rest in backward().
+Diagnosis diagnose_sampled_work(int samples, const char* work = kInLibrary, bool interprets = false) {
   CpuTraining training;
   model::Process& process = training.job.process();
   const model::Step first = training.job.rank().steps.front().step;
   training.job.rank().slices = {
       {first.begin, training.job.rank().steps.back().step.end, Category::Compute, 0}};
   test::set_shares(training.job, {{Category::Compute, 1}});
-  training.job.run.texts[91] = "/v/site-packages/sklearn/metrics.py:7 auc\n/home/a/train.py:55 evaluate";
+  training.job.run.texts[91] = work;
   training.job.run.texts[92] = "/v/site-packages/torch/_tensor.py:5 backward\n/home/a/train.py:80 main";
   for (int i = 0; i < samples; ++i)
-    process.threads[0].worker_stacks.push_back(
-        {first.begin + i * kSecond / samples, kSecond / samples, i % 5 < 3 ? 91u : 92u, process.pid});
+    process.threads[0].worker_stacks.push_back({first.begin + i * kSecond / samples, kSecond / samples,
+                                                i % 5 < 3 ? 91u : 92u, process.pid, interprets && i % 5 < 3});
   return training.diagnose();
 }
 
 TEST(HostWork, OnTheCpuIsWhatSamplesSeeInLibraries) {
-  const Diagnosis diagnosis = diagnose_library_work(2000);
+  const Diagnosis diagnosis = diagnose_sampled_work(2000);
   const Finding* finding = find(diagnosis, "host-work");
   expect_step(finding, 10, 10 * (1 - 0.6 * 0.98));
   EXPECT_EQ(finding->fix.location, "/home/a/train.py:55");
@@ -187,12 +190,45 @@ TEST(HostWork, OnTheCpuIsWhatSamplesSeeInLibraries) {
 }
 
 TEST(HostWork, FewSamplesGiveABound) {
-  const Diagnosis diagnosis = diagnose_library_work(60);
+  const Diagnosis diagnosis = diagnose_sampled_work(60);
   const Finding* finding = find(diagnosis, "host-work");
   ASSERT_NE(finding, nullptr);
   EXPECT_FALSE(finding->prediction);
   EXPECT_GE(finding->ceiling_speedup.value_or(0), 2.5);  // 1 / 0.4
   EXPECT_LE(finding->ceiling_speedup.value_or(9), 3.9);
+}
+
+// Mining triplets in a Python loop (whale-triplets of tests/abroad): 1.52x where it is a few operations on whole
+// tensors, more than the loop's own share, because a backward pass through thousands of operations goes with it.
+TEST(HostWork, OfTheScriptsOwnPythonIsBoundedWithItsBackward) {
+  const Diagnosis diagnosis = diagnose_sampled_work(200, kInScript, true);
+  const Finding* finding = find(diagnosis, "host-work");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_FALSE(finding->prediction);
+  EXPECT_GE(finding->ceiling_speedup.value_or(0), 10) << "nothing is left that was seen to stay";
+  EXPECT_EQ(finding->fix.location, "/home/a/train.py:55");
+  EXPECT_NE(finding->title.find("mine"), std::string::npos) << finding->title;
+  EXPECT_EQ(find(diagnose_sampled_work(200, kInScript), "host-work"), nullptr) << "long calls into C";
+}
+
+// An LSTM cell, step by step, on a CPU.
+TEST(LaunchBound, OnTheCpuIsPythonBetweenShortOperations) {
+  constexpr char kCell[] =
+      "/v/site-packages/torch/nn/modules/rnn.py:9 forward\n"
+      "/v/site-packages/torch/nn/modules/module.py:1500 _call_impl\n/home/a/train.py:55 unroll";
+  const Diagnosis diagnosis = diagnose_sampled_work(200, kCell, true);
+  const Finding* finding = find(diagnosis, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NEAR(finding->lost_share, 0.6, 0.01);
+  EXPECT_EQ(finding->fix.location, "/home/a/train.py:55");
+  EXPECT_FALSE(finding->prediction || finding->ceiling_speedup) << "what larger operations gain is not known";
+  EXPECT_EQ(find(diagnosis, "host-work"), nullptr);
+  EXPECT_EQ(find(diagnose_sampled_work(200, kCell), "launch-bound"), nullptr) << "long operations";
+  const Diagnosis optimizer =
+      diagnose_sampled_work(200, "/v/site-packages/torch/optim/adam.py:9 _multi_tensor_adam\n"
+                                 "/home/a/train.py:55 main", true);
+  ASSERT_NE(find(optimizer, "launch-bound"), nullptr);
+  EXPECT_NE(find(optimizer, "launch-bound")->fix.summary.find("fused=True"), std::string::npos);
 }
 
 // 20 of 50 ms, with workers as without them.

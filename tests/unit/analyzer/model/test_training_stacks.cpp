@@ -197,5 +197,60 @@ TEST_F(TrainingStacks, ShareOfLibrariesHasItsInterval) {
   EXPECT_FALSE(script_work(run, process, {{0, 80}}));  // eight samples
 }
 
+constexpr char kLightning[] =
+    "/home/a/train.py:80 training_step\n/v/site-packages/lightning/pytorch/strategies/strategy.py:5 "
+    "training_step\n/v/site-packages/torch/optim/adamw.py:9 step\n/home/a/train.py:95 main";
+
+TEST(OwnLine, IsTheScriptsAndNoPartOfTheModel) {
+  const auto line = [](const std::string& text) { return own_line(frames_of(text)); };
+  ASSERT_TRUE(line("/home/a/train.py:48 batch_hard_loop\n/home/a/train.py:90 main"));
+  EXPECT_EQ(line("/home/a/train.py:48 batch_hard_loop\n/home/a/train.py:90 main")->line, 48u);
+  EXPECT_TRUE(line("/v/site-packages/torch/nn/functional.py:9 relu\n/home/a/train.py:48 mine"))
+      << "one operation";
+  EXPECT_TRUE(line("/v/site-packages/torch/_tensor.py:9 __rsub__\n/home/a/train.py:48 mine"));
+  EXPECT_TRUE(line("/home/a/train.py:48 mine\n" + std::string(kLightning)))
+      << "the closure of the optimizer's step";
+  for (const char* text : {
+           "/v/site-packages/torch/_tensor.py:500 backward\n/home/a/train.py:5 main",
+           "/v/site-packages/torch/nn/modules/module.py:9 _call_impl\n/home/a/train.py:5 main",
+           "/home/a/model.py:7 forward\n/v/site-packages/torch/nn/modules/module.py:9 _call_impl\n"
+           "/home/a/train.py:5 main",
+           "/v/site-packages/lightning/loops/fit.py:5 run\n/home/a/train.py:5 main",
+           "/v/site-packages/tensorflow/python/ops.py:5 add\n/home/a/train.py:5 main",
+           "/home/a/train.py:12 batches*\n/home/a/train.py:95 main",
+           "/v/site-packages/lightning/loops/fit.py:5 run",
+       })
+    EXPECT_FALSE(line(text)) << text;
+}
+
+TEST(LibraryCall, IsSeenWithinTheStepOfLightningsOptimizer) {
+  const auto call = call_in("/v/site-packages/sklearn/metrics/_ranking.py:9 auc\n" + std::string(kLightning));
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->library, "sklearn");
+}
+
+TEST_F(TrainingStacks, OwnLinesCountWhereTheyWereSeenToGoOn) {
+  run.texts[4] = "/v/site-packages/torch/autograd/graph.py:5 _engine_run_backward\n/home/a/train.py:80 main";
+  const auto see_running = [&](Ns time, uint32_t text) {
+    see(time, text);
+    process.threads[1].worker_stacks.back().interprets = true;
+  };
+  for (Ns time = 0; time < 1000; time += 10) {
+    if (time % 40 == 0)
+      see_running(time, kMeasure);
+    else if (time % 40 == 10)
+      see(time, 4);
+    else
+      see(time, kMeasure);  // in one call into C
+  }
+  EXPECT_FALSE(script_work(run, process, {{0, 1000}}));
+  const auto work = script_work(run, process, {{0, 1000}}, ScriptPart::kLibrariesAndOwnLines);
+  ASSERT_TRUE(work);
+  EXPECT_NEAR(work->share.share, 0.25, 1e-9);
+  EXPECT_NEAR(work->backward.share, 0.25, 1e-9);
+  EXPECT_EQ(work->library, "");
+  EXPECT_EQ(work->caller.function, "measure");
+}
+
 }  // namespace
 }  // namespace gpuwatch::model

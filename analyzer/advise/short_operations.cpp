@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/short_operations.h"
+
+#include <fmt/format.h>
+
+#include "analyzer/advise/remedy_words.h"
+#include "analyzer/model/framework_python.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+
+void name_remedy(Finding& finding, const RuleInput& input, const model::FrameworkPython& python) {
+  constexpr double kMostOfIt = 0.5;
+  const bool is_torch = python.framework == "torch";
+  const Remedy remedy = python.in_graph > kMostOfIt ? Remedy::kMoreInGraph : Remedy::kOneGraph;
+  if (auto words = is_torch ? std::nullopt : remedy_words(input.process, remedy)) {
+    finding.fix.change = NamedChange{std::move(words->setting), std::move(words->value)};
+    finding.fix.summary = std::move(words->summary);
+    finding.fix.snippet = std::move(words->snippet);
+  } else if (python.optimizer > kMostOfIt) {
+    finding.fix.change = NamedChange{"optimizer", "fused=True"};
+    finding.fix.summary = "Use the optimizer with fused=True: one operation for all parameters";
+  } else {
+    finding.fix.change = NamedChange{"batch_size", "x4"};
+    finding.fix.summary =
+        "Use a larger batch (Python's time a step does not grow with it) and retune the learning rate, or "
+        "torch.compile(model)";
+  }
+}
+
+}  // namespace
+
+std::optional<Finding> short_operations(const Rule& rule, const RuleInput& input) {
+  const auto time = attribute::times_of(input.rank, Category::Compute);
+  const auto python = model::framework_python(input.run, input.process, time);
+  const double of_step = input.rank.share(Category::Compute);
+  if (!python || python->share.low * of_step < kLeastPythonShare) return std::nullopt;
+  const double share = python->share.share * of_step;
+  Finding finding = make_finding(rule, input, share);
+  finding.bottleneck = attribute::Bottleneck::Host;
+  finding.explains = finding.explains | attribute::CategorySet{Category::Compute};
+  const char* name = python->framework == "torch"        ? "PyTorch"
+                     : python->framework == "tensorflow" ? "TensorFlow"
+                                                         : "JAX";
+  finding.title = fmt::format(
+      "Launch-bound: the training thread executes Python of {} for {:.0f}% of each step, between operations "
+      "too short to fill it",
+      name, 100 * share);
+  finding.evidence = {{"seen to execute the framework's Python", 100 * share, "% of each step"},
+                      {"such code", share * input.rank.mean_step_ms(), "ms a step"},
+                      {"of that in the optimizer", 100 * python->optimizer, "%"},
+                      {"stack samples", double(python->samples), "of the training thread"}};
+  if (!python->caller.file.empty()) finding.fix.location = python->caller.location();
+  name_remedy(finding, input, *python);
+  return finding;
+}
+
+}  // namespace gpuwatch::advise

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Python of the framework itself, between the operations that compute the model: the training thread was seen to
+// execute it, in a module's forward, a layer, an optimizer or TensorFlow's eager execution. What each costs is the
+// same for any batch; where much of a step is such code, its operations are too short. Needs samples that tell
+// whether the thread interprets (WorkerStack::interprets). Pure.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "analyzer/model/sampled_share.h"
+#include "analyzer/model/stacks.h"
+
+namespace gpuwatch::model {
+
+struct FrameworkPython {
+  size_t samples = 0;     // of the training thread
+  SampledShare share;     // of them, in such code
+  std::string framework;  // that most of it is of: "torch", "tensorflow", "jax"
+  double optimizer = 0;   // of that time, in an optimizer
+  double in_graph = 0;    // of that time, on the way to a TensorFlow graph
+  StackFrame caller;      // the script's line with most of it; without a file where no stack shows one
+};
+
+// Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without such code.
+std::optional<FrameworkPython> framework_python(const Run& run, const Process& process,
+                                                const std::vector<TimeSpan>& intervals);
+
+}  // namespace gpuwatch::model
