@@ -315,6 +315,31 @@ void add_missing_records(const model::CallsWithoutRecord& missing, Limits& limit
                                   calls, unclear));
 }
 
+// A trace keeps a bounded number of shapes. Another profiler's may have none for other reasons.
+void add_launches_without_shape(const model::Run& run, Limits& limits) {
+  constexpr double kWorthWeight = 0.10;
+  std::vector<bool> has_none;
+  for (const model::Kernel& kernel : run.kernels) has_none.push_back(!kernel.has_shape());
+  if (std::find(has_none.begin(), has_none.end(), true) == has_none.end()) return;
+  uint64_t count = 0, all = 0;
+  for (const model::Process& process : run.processes) {
+    if (!process.imported_from.empty()) continue;
+    for (const model::Device& device : process.devices)
+      for (const model::DeviceOp& op : device.operations) {
+        if (op.kind != trace::RecordKind::Kernel) continue;
+        ++all;
+        count += op.kernel < has_none.size() && has_none[op.kernel];
+      }
+  }
+  if (count == 0) return;
+  limits.push_back(
+      {fmt::format("{} of {} kernel launches are recorded by name alone, without grid and block: "
+                   "they came after very many different shapes. How many SMs they fill is not "
+                   "known.",
+                   count, all),
+       double(count) >= kWorthWeight * double(all)});
+}
+
 void add_clocks(const model::Run& run, Limits& limits) {
   if (run.device_clock_steps > 0)
     add_weighty(limits,
@@ -343,6 +368,7 @@ std::vector<Limit> limits(const model::Run& run, const std::vector<RankAttributi
     add_detail(result, fmt::format("{} of {} kernels have no known launch.",
                                    run.kernels_total - run.kernels_matched, run.kernels_total));
   add_missing_records(run.without_record, result);
+  add_launches_without_shape(run, result);
   add_clocks(run, result);
   for (Limit& limit : result) {  // without "rank 3: " before them
     char& first = limit.sentence.at(0);

@@ -87,7 +87,7 @@ TimeLeft time_left_in_tf32(const model::Kernel& kernel, double duration_ns, cons
                            const TensorCores& cores) {
   TimeLeft left{.at_best = 1 / cores.tf32};
   const auto tile = matmul_tile(kernel.name);
-  if (!tile || duration_ns <= 0) return left;
+  if (!tile || !kernel.has_shape() || duration_ns <= 0) return left;
   const double waves = std::max(1.0, std::ceil(kernel.blocks() / std::max(1, device.multiprocessors)));
   const double operations = duration_ns / waves * cores.fp32_gflops;
   const double depth = operations / (2.0 * tile->rows * tile->columns);

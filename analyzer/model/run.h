@@ -130,6 +130,8 @@ struct Kernel {
   uint32_t grid[3] = {0, 0, 0};
   uint32_t block[3] = {0, 0, 0};
   bool is_communication = false;  // a NCCL kernel
+  // False where the trace keeps the name alone: of a kernel with very many shapes, the later ones.
+  bool has_shape() const { return grid[0] != 0; }
   double blocks() const { return double(grid[0]) * grid[1] * grid[2]; }
 };
 

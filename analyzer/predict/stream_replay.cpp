@@ -331,8 +331,8 @@ void scale_batch(StreamReplayInput& recording, double factor, const model::Run& 
   for (const model::Kernel& kernel : run.kernels) {
     const double slots = std::max(1, device.multiprocessors) * blocks_at_once(kernel);
     const double waves_now = waves(kernel.blocks(), slots);
-    growth.push_back(is_weight_gradient(kernel) ? factor
-                                                : waves(kernel.blocks() * factor, slots) / waves_now);
+    const bool has_room = kernel.has_shape() && !is_weight_gradient(kernel);  // else none is assumed
+    growth.push_back(has_room ? waves(kernel.blocks() * factor, slots) / waves_now : factor);
   }
   for (StreamOp& op : recording.ops) {
     const model::DeviceOp& original = device.operations[op.device_op];

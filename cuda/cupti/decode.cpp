@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/cupti/decode.h"
 
+#include "cuda/cupti/kernels.h"
 #include "cuda/cupti/layout.h"
 #include "cuda/cupti/names.h"
 #include "libinject/record/recorder.h"

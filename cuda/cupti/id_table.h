@@ -15,6 +15,7 @@ class IdTable {
 
  public:
   static constexpr uint32_t kNotFound = 0xffffffff;
+  static constexpr size_t kMost = kEntries / 4 * 3;
 
   uint32_t find(uint64_t key) const noexcept {
     for (size_t at = key & (kEntries - 1);; at = (at + 1) & (kEntries - 1)) {
@@ -24,7 +25,8 @@ class IdTable {
     }
   }
 
-  bool is_full() const noexcept { return count_ >= kEntries / 4 * 3; }
+  size_t count() const noexcept { return count_; }
+  bool is_full() const noexcept { return count_ >= kMost; }
 
   void add(uint64_t key, uint32_t id) noexcept {
     size_t at = key & (kEntries - 1);

@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 
 #include <atomic>
-#include <cstring>
 #include <initializer_list>
 
 #include "cuda/cupti/id_table.h"
@@ -17,62 +16,12 @@
 namespace gpuwatch::cuda::cupti {
 namespace {
 
-constexpr size_t kMaxNameBytes = 4000;  // what the trace keeps of a text
-
 // In .bss: pages that are never touched cost nothing.
-constinit IdTable<16384> g_kernels;
 constinit IdTable<4096> g_streams;
 constinit base::FutexLock g_lock;
 constinit uint16_t g_stream_count = 0;
 constinit std::atomic<uint64_t> g_devices_seen{0};  // bit n: device n occurred in a record
 constinit uint64_t g_devices_described = 0;
-
-// The text itself, not its address: a module that is unloaded (a recompiled Triton kernel) leaves its address
-// to another name. 200 bytes take about 30 ns.
-uint64_t hash_of(const char* text, size_t bytes) noexcept {
-  uint64_t hash = bytes;
-  for (; bytes >= 8; text += 8, bytes -= 8) {
-    uint64_t word;
-    __builtin_memcpy(&word, text, 8);
-    hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-    hash ^= hash >> 32;
-  }
-  uint64_t rest = 0;
-  __builtin_memcpy(&rest, text, bytes);
-  return mix(hash ^ rest);
-}
-
-uint64_t hash_of(uint64_t name, const KernelShape& shape) noexcept {
-  const auto pair = [](uint32_t a, uint32_t b) { return uint64_t{a} << 32 | b; };
-  uint64_t hash = mix(name ^ pair(shape.grid[0], shape.grid[1]));
-  hash = mix(hash ^ pair(shape.grid[2], shape.block[0]));
-  hash = mix(hash ^ pair(shape.block[1], shape.block[2]));
-  return mix(hash ^ pair(shape.shared_bytes, shape.registers));
-}
-
-uint32_t add_kernel(uint64_t key, const char* name, size_t bytes, const KernelShape& shape) noexcept {
-  const base::FutexGuard guard(g_lock, static_cast<uint32_t>(base::sys_getpid()));
-  const uint32_t known = g_kernels.find(key);
-  if (known != g_kernels.kNotFound) return known;
-  if (g_kernels.is_full()) {
-    record::lose("kernel names and shapes beyond 12288", 1);
-    return 0;
-  }
-  trace::KernelInfoFields fields;
-  fields.id = record::new_id();
-  fields.name = record::intern(name, bytes);
-  fields.grid_x = shape.grid[0];
-  fields.grid_y = shape.grid[1];
-  fields.grid_z = shape.grid[2];
-  fields.block_x = shape.block[0];
-  fields.block_y = shape.block[1];
-  fields.block_z = shape.block[2];
-  fields.shared_bytes = shape.shared_bytes;
-  fields.registers = shape.registers;
-  record::put(fields);
-  g_kernels.add(key, fields.id);
-  return fields.id;
-}
 
 uint64_t stream_key(uint32_t context, uint32_t stream) noexcept {
   return mix(uint64_t{context} << 32 | stream);
@@ -141,14 +90,6 @@ void describe(const Driver& driver, uint32_t ordinal) noexcept {
 }
 
 }  // namespace
-
-uint32_t kernel_id(const char* name, const KernelShape& shape) noexcept {
-  if (!name) name = "";
-  const size_t bytes = strnlen(name, kMaxNameBytes);
-  const uint64_t key = hash_of(hash_of(name, bytes), shape);
-  const uint32_t known = g_kernels.find(key);
-  return known != g_kernels.kNotFound ? known : add_kernel(key, name, bytes, shape);
-}
 
 uint16_t stream_index(uint32_t device, uint32_t context, uint32_t stream) noexcept {
   const uint64_t key = stream_key(context, stream);

@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What device records refer to by number: kernels with their shapes, streams, devices. Each is written to
-// the trace as a table the first time it is seen. Thread safety: any (CUPTI completes buffers on its own
-// thread and on whoever flushes); no lock when already known. Errors: a full table is counted as a loss and
-// gives id 0, "unknown".
+// What device records refer to by number: streams and their devices; kernels are in kernels.h. Each is
+// written to the trace as a table the first time it is seen. Thread safety: any (CUPTI completes buffers on
+// its own thread and on whoever flushes); no lock when already known. Errors: a full table is counted as a
+// loss and gives id 0, "unknown".
 #pragma once
 
 #include <cstdint>
 
 namespace gpuwatch::cuda::cupti {
-
-struct KernelShape {
-  uint32_t grid[3];
-  uint32_t block[3];
-  uint32_t shared_bytes;
-  uint32_t registers;
-};
-
-uint32_t kernel_id(const char* name, const KernelShape& shape) noexcept;
 
 // Index of a stream for Slot.op. Contexts are numbered per process, so context and stream alone
 // tell streams apart.

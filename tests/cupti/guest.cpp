@@ -9,6 +9,7 @@
 //   quick    as use; leaves by _exit before the records of finished work were fetched
 //   leave    returns from main with work of each kind that the device has not come to
 //   mixed    work of each kind, until it is killed
+//   shapes   launches of one kernel with 14 050 grids, and after most of them the first launch of another
 #include <cuda.h>
 #include <cuda_runtime_api.h>
 #include <cupti.h>
@@ -94,6 +95,25 @@ void flood() {
   for (int i = 1; i < kOperations; ++i) require(cudaMemsetAsync(memory, 0, 1, nullptr), "cudaMemsetAsync");
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   sleep(4);  // to be fetched: at its end a program is held up for no more than 100 ms
+}
+
+void launch_shapes() {
+  allocate(4096);  // creates the context
+  CUmodule module;
+  CUfunction varied, late;
+  auto* get = in<decltype(cuModuleGetFunction)>(kDriver, "cuModuleGetFunction");
+  require(in<decltype(cuModuleLoadData)>(kDriver, "cuModuleLoadData")(&module, ""), "cuModuleLoadData");
+  require(get(&varied, module, "varied_1us") || get(&late, module, "late_1us"), "cuModuleGetFunction");
+  auto* launch = in<decltype(cuLaunchKernel)>(kDriver, "cuLaunchKernel");
+  const auto with_grid = [&](CUfunction kernel, unsigned grid) {
+    require(launch(kernel, grid, 1, 1, 32, 1, 1, 0, nullptr, nullptr, nullptr), "cuLaunchKernel");
+  };
+  for (unsigned i = 1; i <= 14'000; ++i) with_grid(varied, i);
+  require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  sleep(1);  // these are fetched
+  with_grid(late, 7);
+  for (unsigned i = 0; i < 50; ++i) with_grid(varied, 20'000 + i);
+  require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
 // Each kind of work that leaves a device record, and calls that leave none.
@@ -198,7 +218,9 @@ int main(int argc, char** argv) {
     leave();
   } else if (!std::strcmp(mode, "mixed")) {
     run_until_killed();
+  } else if (!std::strcmp(mode, "shapes")) {
+    launch_shapes();
   } else {
-    fail("around, holder, fork, use, flood, quick, leave or mixed");
+    fail("around, holder, fork, use, flood, quick, leave, mixed or shapes");
   }
 }

@@ -28,6 +28,20 @@ def test_records_without_room_are_counted(on_device, guest, tmp_path, release): 
         assert seen + trace.lost[NO_BUFFER] <= did + 1  # the synchronisation's record may be among the lost
 
 
+def test_names_outlast_shapes(on_device, guest):  # noqa: F811
+    """One kernel with ever new grids takes half of the room for shapes; every launch keeps its name."""
+    done, trace, truth = on_device([guest, "shapes"])
+    launches = trace.of_kind("kernel")
+    assert [op.name for op in launches] == [op["name"] for op in truth.of_kind("kernel")]
+    assert len(launches) == 14_051 and trace.lost == {}
+    grids = [*range(1, 14_001), 7, *range(20_000, 20_050)]
+    recorded = [trace.kernels[op.b]["grid_x"] for op in launches]
+    assert recorded == grids[:6144] + [0] * (14_000 - 6144) + [7] + [0] * 50
+    report = done.report()
+    assert report["trace"]["lost_events"] == 0
+    assert [s for s in report["limits"] if s.startswith("7906 of 14051 kernel launches are recorded by name alone")]
+
+
 @pytest.fixture
 def outcome(inject, workloads, tmp_path):
     """outcome(device) -> (report, what the program printed about its own steps)"""

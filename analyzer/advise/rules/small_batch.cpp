@@ -33,7 +33,7 @@ constexpr Threshold kThresholds[] = {
     {"doublings", kMostDoublings, "times", "further from the recorded batch predictions are not reliable"},
 };
 
-// Shares of the kernel time.
+// Shares of the kernel time, as far as the kernels' shapes are known.
 struct Use {
   double filled = 1;     // SMs filled by the grids of kernels whose work grows with the batch
   double optimizer = 0;  // the optimizer's kernels
@@ -44,8 +44,9 @@ Use use_of_kernels(const RuleInput& input) {
   for (const predict::StreamOp& op : input.streams->ops) {
     const model::DeviceOp& recorded = input.device->operations[op.device_op];
     if (recorded.kernel >= input.run.kernels.size()) continue;
-    all_ns += op.duration_ns;
     const model::Kernel& kernel = input.run.kernels[recorded.kernel];
+    if (!kernel.has_shape() && !op.is_of_optimizer) continue;  // what it fills is not known
+    all_ns += op.duration_ns;
     const double share = std::min(1.0, kernel.blocks() / std::max(1, input.device->multiprocessors));
     (op.is_of_optimizer ? optimizer_ns : filled_ns) += op.duration_ns * (op.is_of_optimizer ? 1 : share);
   }

@@ -256,6 +256,15 @@ TEST(SmallBatch, IsSilentOnAFullDevice) {
     EXPECT_EQ(finding.severity, Severity::kInfo) << finding.id;
 }
 
+// A kernel with very many shapes keeps its name alone.
+TEST(SmallBatch, LeavesOutKernelsOfUnknownShape) {
+  const Action full{.device_us = 200, .blocks = 5000}, unknown{.device_us = 200, .blocks = 0};
+  EXPECT_EQ(find(diagnose_device({full, unknown, unknown, unknown}, {}), "small-batch"), nullptr);
+  EXPECT_EQ(find(diagnose_device({unknown, unknown}, {}), "small-batch"), nullptr);
+  const Action small{.device_us = 200, .blocks = 12};
+  EXPECT_NE(find(diagnose_device({small, small, small, unknown}, {}), "small-batch"), nullptr);
+}
+
 // Batches of one, gradients of eight (lora-batch-of-one of tests/abroad: one batch of eight is 2.3 times as
 // fast): the grids fill most of a GPU, and are a wave each.
 TEST(SmallBatch, IsWhereGradientsOfManyAreAccumulated) {

@@ -169,6 +169,16 @@ TEST(Limits, SayWhatWasNotSeen) {
   EXPECT_FALSE(says(sentences, "cuda: on"));
 }
 
+TEST(Limits, CountLaunchesThatAreKnownByNameAlone) {
+  const char* words = "kernel launches are recorded by name alone";
+  test::Job job = test::make_device_job({{.device_us = 500}, {.device_us = 500, .blocks = 0}}, 100);
+  EXPECT_TRUE(says(limits(job.run, job.ranks), "100 of 200 kernel launches are recorded by name alone"));
+  job.process().imported_from = "torch.profiler";
+  EXPECT_FALSE(says(limits(job.run, job.ranks), words));
+  test::Job known = test::make_device_job({{.device_us = 500}}, 100);
+  EXPECT_FALSE(says(limits(known.run, known.ranks), words));
+}
+
 TEST(Limits, SayWhereTheScriptWasAheadOfItsDevice) {
   test::Job job = test::make_device_job({{.cost_us = 5, .device_us = 500}}, 100);
   const char* words = "before the GPU had finished them";

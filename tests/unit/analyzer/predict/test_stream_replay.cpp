@@ -135,6 +135,13 @@ TEST(StreamReplay, ScalesKernelsByWholeWaves) {
   EXPECT_DOUBLE_EQ(recording.ops[1].duration_ns, 200e3);  // 400 blocks on 200 places: two waves
 }
 
+TEST(StreamReplay, ScalesKernelsOfUnknownShapeInProportion) {
+  test::Job job = test::make_device_job({{.device_us = 100, .blocks = 0}}, kSteps);
+  StreamReplayInput recording = *extract_streams(job.run, job.rank());
+  scale_batch(recording, 4, job.run, job.process().devices[0], resident_blocks);
+  EXPECT_DOUBLE_EQ(recording.ops[0].duration_ns, 400e3);
+}
+
 TEST(StreamReplay, ScalesWeightGradientsInProportion) {
   test::Job job = test::make_device_job({{.device_us = 100, .blocks = 10}}, kSteps);
   for (model::Kernel& kernel : job.run.kernels) kernel.name = "xmma_wgrad_implicit_gemm_f32f32";
