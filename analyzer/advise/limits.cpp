@@ -52,12 +52,16 @@ void add_sources(const model::Run& run, Limits& limits) {
 }
 
 void add_dropped(const model::Run& run, Limits& limits) {
-  std::map<std::string, uint64_t> dropped;
-  for (const model::Process& process : run.processes)
+  std::map<std::string, uint64_t> dropped, incomplete;
+  for (const model::Process& process : run.processes) {
     for (const auto& [reason, count] : process.dropped_records) dropped[reason] += count;
+    for (const auto& [what, count] : process.incomplete) incomplete[what] += count;
+  }
   for (const auto& [reason, count] : dropped)
     if (count > 0)
       add_weighty(limits, fmt::format("{} records were dropped: {}.", count, io::printable(reason)));
+  for (const auto& [what, count] : incomplete)
+    if (count > 0) add_weighty(limits, fmt::format("{} {}.", count, io::printable(what)));
 }
 
 // What of a framework's data loading is not seen, by the modules that the process has loaded.

@@ -303,6 +303,7 @@ struct Process {
   std::map<std::string, SourceStatus> sources;      // "cuda" -> On
   std::map<std::string, std::string> facts;         // "torch" -> "2.13.0+cpu"
   std::map<std::string, uint64_t> dropped_records;  // reason -> records
+  std::map<std::string, uint64_t> incomplete;       // what is recorded without a part -> how many
   std::vector<TimeSpan> unobserved;                 // in time order: when nobody told us what the devices did
   uint32_t training_thread = kNone;      // where the optimizer steps, else who consumes or launches
   std::string imported_from;             // another profiler whose trace this is; "" for our own

@@ -9,6 +9,7 @@
 #include "analyzer/io/table_frame.h"
 #include "analyzer/io/user_error.h"
 #include "analyzer/model/kernel_class.h"
+#include "libinject/trace/loss_reason.h"
 
 namespace gpuwatch::model {
 namespace {
@@ -105,7 +106,12 @@ class TableVisitor {
   void operator()(const trace::LoaderInfo& t);
   void operator()(const trace::WorkerInfo& t) { workers_.push_back({t.loader(), t.worker(), t.pid()}); }
   void operator()(const trace::Loss& t) {
-    process(t.process()).dropped_records[text(t.reason())] += t.count();
+    const std::string reason = text(t.reason());
+    Process& of = process(t.process());
+    if (reason.starts_with(trace::kIncomplete))
+      of.incomplete[reason.substr(trace::kIncomplete.size())] += t.count();
+    else
+      of.dropped_records[reason] += t.count();
   }
   void operator()(const trace::Source& t) {
     const std::string name = text(t.name());

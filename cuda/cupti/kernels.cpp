@@ -91,7 +91,7 @@ GW_COLD uint32_t add_kernel(uint64_t name_key, uint64_t key, const char* text, s
   if (known != Table::kNotFound) return known;
   Name* name = name_of(name_key);
   if (!name) {
-    record::lose("kernel names beyond 12288", 1);
+    record::lose(GW_INCOMPLETE "kernel launches have no name: more than 12288 different names", 1);
     return 0;
   }
   if (gets_another_shape(*name)) {

@@ -4,7 +4,7 @@
 // shapes launch with new ones for hours; names have a bound of their own, so that shapes cannot use them up.
 // Thread safety: any (CUPTI completes buffers on its own thread and on whoever flushes); no lock when already
 // known. Errors: past the bound of shapes a launch keeps its name and gets a KernelInfo without a shape (all
-// 0); past that of names it gets id 0, "unknown", which is counted.
+// 0); past that of names it gets id 0, "unknown", and is counted.
 #pragma once
 
 #include <cstdint>

@@ -23,6 +23,9 @@ constinit uint16_t g_stream_count = 0;
 constinit std::atomic<uint64_t> g_devices_seen{0};  // bit n: device n occurred in a record
 constinit uint64_t g_devices_described = 0;
 
+// Context and stream of what is beyond the bound: one stream of each device.
+constexpr uint32_t kOther = 0xffffffff;
+
 uint64_t stream_key(uint32_t context, uint32_t stream) noexcept {
   return mix(uint64_t{context} << 32 | stream);
 }
@@ -92,7 +95,7 @@ void describe(const Driver& driver, uint32_t ordinal) noexcept {
 }  // namespace
 
 uint16_t stream_index(uint32_t device, uint32_t context, uint32_t stream) noexcept {
-  const uint64_t key = stream_key(context, stream);
+  uint64_t key = stream_key(context, stream);
   uint32_t known = g_streams.find(key);
   if (known != g_streams.kNotFound) return static_cast<uint16_t>(known);
 
@@ -100,8 +103,11 @@ uint16_t stream_index(uint32_t device, uint32_t context, uint32_t stream) noexce
   known = g_streams.find(key);
   if (known != g_streams.kNotFound) return static_cast<uint16_t>(known);
   if (g_streams.is_full()) {
-    record::lose("streams beyond 3072", 1);
-    return 0;
+    record::lose(GW_INCOMPLETE "GPU operations are known by their device alone: more than 3072 streams", 1);
+    context = stream = kOther;
+    key = stream_key(kOther, device);
+    known = g_streams.find(key);  // there is room: one for each device
+    if (known != g_streams.kNotFound) return static_cast<uint16_t>(known);
   }
   trace::StreamInfoFields fields;
   fields.index = ++g_stream_count;

@@ -198,6 +198,7 @@ GW_COLD void take_sample(uint64_t now) noexcept {
   sample.disk_read_bytes = g_disk.read_bytes();
   record::put(sample);
   record::sample_clocks(nullptr);
+  record::write_losses();
   for (const SampleSource source : g_sources) {
     if (source) source(now);
   }

@@ -183,6 +183,7 @@ bool start(const char* evidence) noexcept {
   if (!create_file(&place, &error)) return refuse("write to", place.directory.c_str(), error);
   base::choose_tick_source();
   const bool sees_every_fork = runtime::start_epochs();
+  begin_losses();
   g_ordinal = space::next_process();
   g_pid_epoch = 0;
   g_joined_epoch.store(runtime::epoch(), std::memory_order_release);
@@ -251,6 +252,7 @@ GW_COLD bool join_process() noexcept {
   if (g_joined_epoch.load(std::memory_order_acquire) == epoch) return true;
   const uint32_t parent = g_ordinal;
   g_ordinal = space::next_process();
+  begin_losses();
   // Set before the tables are written: writing them comes back here.
   g_joined_epoch.store(epoch, std::memory_order_release);
   write_process(parent);

@@ -18,6 +18,7 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/compiler.h"
 #include "libinject/base/text.h"
+#include "libinject/trace/loss_reason.h"
 #include "libinject/trace/templates.h"
 #include "libinject/trace/trace_generated.h"
 
@@ -147,8 +148,12 @@ bool is_this_process() noexcept;
 // else is written.
 void end_process(trace::EndReason reason, int code) noexcept;
 
-// Counts records that could not be made, by reason (a string literal); written out as Loss tables at the end.
+// Counts records that could not be made, by reason (a string literal), or with GW_INCOMPLETE before it
+// (loss_reason.h) what was recorded without one of its parts.
 void lose(const char* reason, uint64_t count) noexcept;
+// As Loss tables: what was counted since the last time. With each sample of the machine and at the end, so
+// that a job that is killed has lost no more than the last counts.
+void write_losses() noexcept;
 
 // This thread is inside our own code: a signal handler that finds it so must not wait for
 // what it interrupted.

@@ -259,11 +259,23 @@ struct LossCounter {
   std::atomic<const char*> reason{nullptr};
   std::atomic<uint64_t> count{0};
 };
-constinit LossCounter g_losses[16];
+constinit LossCounter g_losses[32];
+constinit std::atomic<uint32_t> g_losses_epoch{0};  // of the process that they were counted in
 
 }  // namespace
 
+void begin_losses() noexcept {
+  if (!runtime::g_epoch) return;  // nothing is recorded yet
+  uint32_t epoch = runtime::epoch();
+  if (!epoch) epoch = runtime::enter_epoch();
+  const uint32_t before = g_losses_epoch.exchange(epoch, std::memory_order_relaxed);
+  if (before == epoch || before == 0) return;
+  take_torn_records();  // these and the others are written by the process that they happened in
+  for (auto& loss : g_losses) loss.count.store(0, std::memory_order_relaxed);
+}
+
 void lose(const char* reason, uint64_t count) noexcept {
+  begin_losses();
   for (auto& loss : g_losses) {
     const char* seen = loss.reason.load(std::memory_order_acquire);
     if (!seen && loss.reason.compare_exchange_strong(seen, reason)) seen = reason;

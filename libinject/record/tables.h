@@ -9,7 +9,7 @@
 namespace gpuwatch::record {
 
 void put(const trace::ProcessFields& fields) noexcept;
-void write_losses() noexcept;
+void begin_losses() noexcept;  // of this process: a forked child has inherited its parent's
 uint64_t
 take_torn_records() noexcept;  // dropped since the last call because a signal handler interrupted a store
 

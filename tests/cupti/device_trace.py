@@ -46,7 +46,7 @@ class DeviceTrace:
         self.calls = trace.all_calls
         self.state = trace.state
         self.source = trace.source
-        self.lost = {row["reason"]: row["count"] for row in trace.tables("Loss")}
+        self.lost = trace.losses()
         self.kernels = {row["id"]: row for row in self.tables["KernelInfo"]}
         self.streams = {row["index"]: row for row in self.tables["StreamInfo"]}
         self.offsets = sorted(

@@ -9,6 +9,7 @@
 //   quick    as use; leaves by _exit before the records of finished work were fetched
 //   leave    returns from main with work of each kind that the device has not come to
 //   mixed    work of each kind, until it is killed
+//   streams  a fill on each of 3200 streams of the second device
 //   shapes   launches of one kernel with 14 050 grids, and after most of them the first launch of another
 #include <cuda.h>
 #include <cuda_runtime_api.h>
@@ -95,6 +96,18 @@ void flood() {
   for (int i = 1; i < kOperations; ++i) require(cudaMemsetAsync(memory, 0, 1, nullptr), "cudaMemsetAsync");
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   sleep(4);  // to be fetched: at its end a program is held up for no more than 100 ms
+}
+
+void use_streams() {
+  require(cudaSetDevice(1), "cudaSetDevice");
+  void* memory = allocate(4096);
+  for (int i = 0; i < 3200; ++i) {
+    cudaStream_t stream = nullptr;
+    require(cudaStreamCreate(&stream), "cudaStreamCreate");
+    require(cudaMemsetAsync(memory, 0, 4096, stream), "cudaMemsetAsync");
+    require(cudaStreamDestroy(stream), "cudaStreamDestroy");
+  }
+  require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 }
 
 void launch_shapes() {
@@ -218,9 +231,11 @@ int main(int argc, char** argv) {
     leave();
   } else if (!std::strcmp(mode, "mixed")) {
     run_until_killed();
+  } else if (!std::strcmp(mode, "streams")) {
+    use_streams();
   } else if (!std::strcmp(mode, "shapes")) {
     launch_shapes();
   } else {
-    fail("around, holder, fork, use, flood, quick, leave, mixed or shapes");
+    fail("around, holder, fork, use, flood, quick, leave, mixed, streams or shapes");
   }
 }

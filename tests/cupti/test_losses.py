@@ -36,10 +36,25 @@ def test_names_outlast_shapes(on_device, guest):  # noqa: F811
     assert len(launches) == 14_051 and trace.lost == {}
     grids = [*range(1, 14_001), 7, *range(20_000, 20_050)]
     recorded = [trace.kernels[op.b]["grid_x"] for op in launches]
-    assert recorded == grids[:6144] + [0] * (14_000 - 6144) + [7] + [0] * 50
+    assert all(seen in (grid, 0) for seen, grid in zip(recorded, grids, strict=True))
+    assert recorded.count(0) == 14_051 - 6144 - 1 and recorded[14_000] == 7
     report = done.report()
     assert report["trace"]["lost_events"] == 0
     assert [s for s in report["limits"] if s.startswith("7906 of 14051 kernel launches are recorded by name alone")]
+
+
+def test_streams_past_the_bound_keep_their_device(on_device, guest, tmp_path):  # noqa: F811
+    config = tmp_path / "device.conf"
+    config.write_text("devices 2\n")
+    done, trace, _ = on_device([guest, "streams"], env={"GWSIM_CONFIG": config})
+    fills = trace.of_kind("memset")
+    (others,) = [row for row in trace.tables["StreamInfo"] if row["stream"] == 0xFFFFFFFF]
+    assert len(fills) == 3200 and others["device"] == 1
+    assert [op.stream == 0xFFFFFFFF for op in fills].count(True) == 128
+    sentence = "GPU operations are known by their device alone: more than 3072 streams"
+    assert trace.lost == {f"incomplete: {sentence}": 128}
+    report = done.report()
+    assert report["trace"]["lost_events"] == 0 and f"128 {sentence}." in report["limits"]
 
 
 @pytest.fixture

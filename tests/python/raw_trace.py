@@ -124,6 +124,13 @@ class Trace:
     def tables(self, name):
         return self.all_tables[name]
 
+    def losses(self):
+        """By reason: they are written bit by bit while the job runs."""
+        counts = defaultdict(int)
+        for row in self.tables("Loss"):
+            counts[row["reason"]] += row["count"]
+        return dict(counts)
+
     def facts(self):
         return {row["key"]: row["value"] for row in self.tables("Fact")}
 

@@ -163,9 +163,11 @@ TEST(Limits, SayWhatWasNotSeen) {
   test::Job job = test::make_device_job({{.device_us = 500}}, 100);
   job.process().sources["cupti"] = {trace::SourceState::Held, "held by Nsight", "Nsight"};
   job.process().dropped_records["file size limit"] = 7;
+  job.process().incomplete["streams are known by their GPU alone"] = 9;
   const std::vector<Limit> sentences = limits(job.run, job.ranks);
   EXPECT_TRUE(says(sentences, "held by Nsight"));
   EXPECT_TRUE(says(sentences, "7 records were dropped"));
+  EXPECT_TRUE(says(sentences, "9 streams are known by their GPU alone."));
   EXPECT_FALSE(says(sentences, "cuda: on"));
 }
 

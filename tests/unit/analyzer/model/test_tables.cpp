@@ -32,6 +32,8 @@ TEST_F(TablesTest, EachTableIsTaken) {
       [&](auto& b) { return trace::CreateDeviceInfo(b, 3, 1, gpu, 9, 0, 132, 141'000, 13000, 12080); });
   trace.table([&](auto& b) { return trace::CreateLoss(b, 3, 0, key, 5); });
   trace.table([&](auto& b) { return trace::CreateLoss(b, 3, 1, key, 6); });
+  const auto part = trace.text("incomplete: ranges without a name");
+  trace.table([&](auto& b) { return trace::CreateLoss(b, 3, 0, part, 4); });
   trace.table([&](auto& b) { return trace::CreateSource(b, 3, key, value); });
   trace.table([&](auto& b) { return trace::CreateFact(b, 3, key, value); });
   trace.table([&](auto& b) { return trace::CreateSample(b, 3, 9000, 1, 2, 3, 4, 5, 6, 7, 8, 9); });
@@ -60,6 +62,8 @@ TEST_F(TablesTest, EachTableIsTaken) {
   EXPECT_EQ(p.devices.at(0).name, "NVIDIA H200");
   EXPECT_EQ(p.devices.at(0).ordinal, 1u);
   EXPECT_EQ(p.dropped_records.at("torch"), 11u);
+  EXPECT_EQ(p.dropped_records.size(), 1u);
+  EXPECT_EQ(p.incomplete.at("ranges without a name"), 4u);
   EXPECT_EQ(p.sources.at("torch").text, "2.13.0");
   EXPECT_EQ(p.sources.at("torch").state, trace::SourceState::Unknown);
   EXPECT_EQ(p.facts.at("torch"), "2.13.0");

@@ -49,6 +49,16 @@ struct Grid {
     for (const auto* data : it->second) found.push_back(flatbuffers::GetSizePrefixedRoot<Table>(data));
     return found;
   }
+  // By reason, of one process.
+  using Losses = std::map<std::string, uint64_t>;
+  Losses losses(uint32_t process) const {
+    std::map<uint32_t, std::string> texts;
+    for (const auto* text : all<trace::Text>("TEXT")) texts[text->id()] = text->text()->str();
+    Losses found;
+    for (const auto* loss : all<trace::Loss>("LOSS"))
+      if (loss->process() == process) found[texts[loss->reason()]] += loss->count();
+    return found;
+  }
 };
 
 template <class Table>

@@ -308,6 +308,41 @@ TEST_F(Recorder, DiskThatIsFullStopsRecordingNotTheJob) {
   EXPECT_GT(grid.slot_count(), 150000u);
 }
 
+TEST_F(Recorder, CountsLossesInTheProcessThatHasThem) {
+  ASSERT_EQ(run([] {
+              record::lose("before the fork", 3);
+              if (const pid_t child = fork()) {
+                waitpid(child, nullptr, 0);
+              } else {
+                record::lose("in the child", 5);
+                record_numbered(0, 1);
+                record::lose("in the child", 5);
+              }
+              record::end_process(trace::EndReason::Exit, 0);
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  ASSERT_EQ(grid.all<trace::Process>("PROC").size(), 2u);
+  EXPECT_EQ(grid.losses(0), (Grid::Losses{{"before the fork", 3}}));
+  EXPECT_EQ(grid.losses(1), (Grid::Losses{{"in the child", 10}}));
+}
+
+TEST_F(Recorder, WritesLossesWhileTheJobRuns) {
+  ASSERT_EQ(run([] {
+              record::lose("early", 3);
+              record::write_losses();
+              record::lose("early", 4);
+              record::write_losses();
+              record::lose("early", 5);  // killed before the next
+              raise(SIGKILL);
+            }),
+            SIGKILL);
+  Grid grid;
+  read(&grid);
+  EXPECT_EQ(grid.losses(0), (Grid::Losses{{"early", 7}}));
+}
+
 // Records from a handler that interrupts a store are dropped and counted; no record may be torn.
 TEST_F(Recorder, SignalHandlersDoNotTearRecords) {
   ASSERT_EQ(run([] {
