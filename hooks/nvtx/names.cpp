@@ -15,7 +15,13 @@ namespace {
 constexpr size_t kMaxNameBytes = 256;  // of a message; longer ones are cut
 constexpr uint32_t kMaxExactNames = 2048;
 constexpr uint32_t kMaxNames = 2 * kMaxExactNames;
-constexpr const char kTooManyNames[] = "NVTX range whose name came after too many others";
+constexpr const char kTooManyNames[] = GW_INCOMPLETE "NVTX ranges lack their name: it came after 4096 others";
+constexpr const char kTooManyHandles[] =
+    GW_INCOMPLETE "NVTX ranges lack their name or domain: more than 3072 are registered";
+constexpr const char kTooManyCategories[] =
+    GW_INCOMPLETE "NVTX ranges lack the name of their category: more than 768 have one";
+constexpr const char kTooManyThreads[] =
+    GW_INCOMPLETE "threads lack their name in NVTX: more than 192 were named before recording began";
 
 constinit base::FutexLock g_lock;
 
@@ -26,8 +32,10 @@ struct Table {
     std::atomic<uint64_t> key;
     std::atomic<Value> value;
   };
+  static constexpr uint32_t kMost = kSize / 4 * 3;
   Entry entries[kSize];
   uint32_t count;
+  std::atomic<bool> is_cut;  // a key found no room
 
   Value find(uint64_t key) const noexcept {
     for (size_t i = 0, at = key % kSize; i < kSize; ++i, at = (at + 1) % kSize) {
@@ -37,16 +45,25 @@ struct Table {
     }
     return Value{};
   }
-  // Lock held.
-  void put(uint64_t key, Value value) noexcept {
-    if (count >= kSize / 4 * 3) return;
+  // Lock held. False where there is no room for a new key.
+  bool put(uint64_t key, Value value) noexcept {
     size_t at = key % kSize;
-    while (uint64_t there = entries[at].key.load(std::memory_order_relaxed)) {
-      if (there == key) break;
+    uint64_t there = 0;
+    while ((there = entries[at].key.load(std::memory_order_relaxed)) != 0 && there != key)
       at = (at + 1) % kSize;
+    if (there == 0 && count >= kMost) {
+      is_cut.store(true, std::memory_order_relaxed);
+      return false;
     }
     entries[at].value.store(value, std::memory_order_relaxed);
     count += entries[at].key.exchange(key, std::memory_order_release) == 0;
+    return true;
+  }
+  // As find; what may be missing for lack of room is counted.
+  Value find_or_count(uint64_t key, const char* reason) const noexcept {
+    const Value found = find(key);
+    if (GW_UNLIKELY(!found && is_cut.load(std::memory_order_relaxed))) record::lose(reason, 1);
+    return found;
   }
 };
 
@@ -222,7 +239,7 @@ void associate(Handle handle, Name* name) noexcept {
 }
 
 Name* associated(Handle handle) noexcept {
-  return handle ? g_handles.find(reinterpret_cast<uintptr_t>(handle)) : nullptr;
+  return handle ? g_handles.find_or_count(reinterpret_cast<uintptr_t>(handle), kTooManyHandles) : nullptr;
 }
 
 void name_category(const void* domain, uint32_t category, Name* name) noexcept {
@@ -233,17 +250,19 @@ void name_category(const void* domain, uint32_t category, Name* name) noexcept {
 }
 
 Name* category_name(const void* domain, uint32_t category) noexcept {
-  return g_categories.find(key_of(domain, category));
+  return g_categories.find_or_count(key_of(domain, category), kTooManyCategories);
 }
 
 void name_thread(uint32_t thread, Name* name) noexcept {
   if (!name || !thread) return;
   const record::Quiet quiet;
+  bool is_kept = false;
   {
     const base::FutexGuard guard(g_lock, static_cast<uint32_t>(base::sys_getpid()));
-    g_threads.put(thread, name);
+    is_kept = g_threads.put(thread, name);
   }
-  if (record::is_recording()) write_thread_name(thread, name);
+  if (record::is_recording()) return write_thread_name(thread, name);
+  if (!is_kept) record::lose(kTooManyThreads, 1);
 }
 
 void write_thread_names() noexcept {

@@ -6,6 +6,9 @@
 //   names     registers a domain and strings, and reports nothing
 //   many      10 000 ranges, each of a name of its own
 //   deep      100 levels
+//   categories   800 named categories, and a range of the first and of the last
+//   strings   4000 registered strings, and a range of the first and of the last
+//   threads-before   names 300 threads before anything is recorded
 //   threads-named   a thread named before anything is recorded, and one named twice afterwards; writes their
 //   ids cost      ns of a pair of push and pop, for short ranges: plain text, registered string
 #include <nvtx3/nvToolsExt.h>
@@ -189,6 +192,46 @@ static void named(void) {
   pthread_join(other, NULL);
 }
 
+static void push_pop(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* e) {
+  nvtxDomainRangePushEx(domain, e);
+  work(20000);
+  nvtxDomainRangePop(domain);
+}
+
+static void categories(void) {
+  const nvtxDomainHandle_t domain = nvtxDomainCreateA("library");
+  for (uint32_t i = 1; i <= 800; ++i) nvtxDomainNameCategoryA(domain, i, "named");
+  nvtxDomainNameCategoryA(domain, 1, "renamed");
+  nvtxEventAttributes_t e = event();
+  e.message.ascii = "first";
+  e.category = 1;
+  push_pop(domain, &e);
+  e.message.ascii = "last";
+  e.category = 800;
+  push_pop(domain, &e);
+}
+
+static void strings(void) {
+  const nvtxDomainHandle_t domain = nvtxDomainCreateA("library");
+  nvtxStringHandle_t first = NULL, last = NULL;
+  for (int i = 0; i < 4000; ++i) {
+    last = nvtxDomainRegisterStringA(domain, i ? "another" : "first");
+    if (!first) first = last;
+  }
+  nvtxEventAttributes_t e = event();
+  e.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+  e.message.registered = first;
+  push_pop(domain, &e);
+  e.message.registered = last;
+  push_pop(domain, &e);
+}
+
+static void threads_before(void) {
+  for (uint32_t i = 0; i < 300; ++i) nvtxNameOsThreadA(1000000 + i, "reader");
+  PUSH_POP("afterwards", nvtxRangePushA("afterwards"), nvtxRangePop());
+  nvtxNameOsThreadA(2000000, "late");
+}
+
 static double pair_ns(nvtxDomainHandle_t domain, const nvtxEventAttributes_t* e) {
   double best = 1e9;
   for (int run = 0; run < 15; ++run) {
@@ -226,6 +269,9 @@ int main(int argc, char** argv) {
   if (!strcmp(mode, "many")) many();
   if (!strcmp(mode, "deep")) deep();
   if (!strcmp(mode, "threads-named")) named();
+  if (!strcmp(mode, "categories")) categories();
+  if (!strcmp(mode, "strings")) strings();
+  if (!strcmp(mode, "threads-before")) threads_before();
   if (!strcmp(mode, "cost")) cost();
   return 0;
 }

@@ -135,6 +135,38 @@ def test_names_of_threads(record):
     assert names == {ids["trainer"]: "trainer", ids["reader"]: "reader ü"}
 
 
+def incomplete(trace):
+    """{what lacks a part: how many}; nothing was dropped."""
+    losses = trace.losses()
+    assert all(reason.startswith("incomplete: ") for reason in losses)
+    return {reason.removeprefix("incomplete: "): count for reason, count in losses.items()}
+
+
+def test_categories_past_the_bound_are_counted(record):
+    done, trace = record("categories")
+    assert {call.b: call.detail[2] for call in ranges(trace)} == {"first": "renamed", "last": ""}
+    sentence = "NVTX ranges lack the name of their category: more than 768 have one"
+    assert incomplete(trace) == {sentence: 1}
+    report = done.report()
+    assert report["trace"]["lost_events"] == 0 and f"1 {sentence}." in report["limits"]
+
+
+def test_threads_named_past_the_bound_are_counted(record):
+    _, trace = record("threads-before")
+    names = {row["thread"]: row["name"] for row in trace.tables("ThreadName")}
+    assert names == {**{1_000_000 + i: "reader" for i in range(192)}, 2_000_000: "late"}
+    assert incomplete(trace) == {"threads lack their name in NVTX: more than 192 were named before recording began": 108}
+
+
+def test_registered_strings_past_the_bound_are_counted(record, other_tool):
+    _, alone = record("strings")
+    assert [call.b for call in ranges(alone)] == ["first", "another"] and alone.losses() == {}
+    # Handles of another tool must be looked up.
+    _, trace = record("strings", GPUWATCH_NVTX_FORWARD=other_tool["path"], OTHER_TOOL_LOG=other_tool["log"])
+    assert [call.b for call in ranges(trace)] == ["first", "another", "first", ""]
+    assert incomplete(trace) == {"NVTX ranges lack their name or domain: more than 3072 are registered": 1}
+
+
 def test_deep_nesting_loses_and_says_so(record):
     done, trace = record("deep")
     assert Counter(call.b for call in ranges(trace)) == {"level": 64, "after": 1}
