@@ -112,7 +112,11 @@ GW_COLD void read_model(const Model& model, uint64_t now, uint32_t loader, const
   String text;
   debug_string(&text, model.first_node.load(std::memory_order_relaxed));
   StageCounts stages[kMostStages];
-  put_stages(stages, read_pipeline(text.data, text.length, stages, kMostStages), now, loader);
+  const Pipeline pipeline = read_pipeline(text.data, text.length, stages, kMostStages);
+  put_stages(stages, pipeline.stages, now, loader);
+  if (!pipeline.is_whole)
+    record::lose(
+        GW_INCOMPLETE "readings of a tf.data pipeline lack stages: it has more than 32, or 256 nodes", 1);
   if (text.data != text.local) free_string(text.data);
 }
 

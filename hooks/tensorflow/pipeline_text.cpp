@@ -39,7 +39,7 @@ class Reader {
       if (line.starts_with("  inputs={")) note_inputs(line);
     }
   }
-  size_t count() const noexcept { return count_; }
+  Pipeline pipeline() const noexcept { return {count_, is_whole_}; }
 
  private:
   struct Node {
@@ -63,7 +63,10 @@ class Reader {
       if (stages_[i].feeds == feeds && std::strlen(stages_[i].name) == length &&
           std::memcmp(stages_[i].name, name.at, length) == 0)
         return &stages_[i];
-    if (count_ == capacity_) return nullptr;
+    if (count_ == capacity_) {
+      is_whole_ = false;
+      return nullptr;
+    }
     StageCounts& stage = stages_[count_++];
     stage = {};
     std::memcpy(stage.name, name.at, length);
@@ -80,12 +83,14 @@ class Reader {
   void note_inputs(const Line& line) noexcept {
     const char* const end = line.at + line.length;
     const char* at = line.at;
-    while (node_count_ < kNodes) {
+    for (;;) {
       at = static_cast<const char*>(memmem(at, static_cast<size_t>(end - at), "(id:", 4));
       if (!at) return;
+      if (node_count_ == kNodes) break;
       at += 4;
       nodes_[node_count_++] = {number_at(at, end), static_cast<uint32_t>(stage_ - stages_)};
     }
+    is_whole_ = false;
   }
 
   static void add(const Line& line, const char* field, uint64_t& sum) noexcept {
@@ -98,11 +103,12 @@ class Reader {
   StageCounts* stage_ = nullptr;  // of the node whose fields follow
   Node nodes_[kNodes];            // named as inputs so far
   size_t node_count_ = 0;
+  bool is_whole_ = true;
 };
 
 }  // namespace
 
-size_t read_pipeline(const char* text, size_t length, StageCounts* stages, size_t capacity) noexcept {
+Pipeline read_pipeline(const char* text, size_t length, StageCounts* stages, size_t capacity) noexcept {
   Reader reader(stages, capacity);
   const char* const end = text + length;
   while (text < end) {
@@ -111,7 +117,7 @@ size_t read_pipeline(const char* text, size_t length, StageCounts* stages, size_
     reader.read({text, static_cast<size_t>(line_end - text)});
     text = line_end + 1;
   }
-  return reader.count();
+  return reader.pipeline();
 }
 
 }  // namespace gpuwatch::hooks::tensorflow

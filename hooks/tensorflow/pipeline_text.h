@@ -27,7 +27,11 @@ struct StageCounts {
 };
 
 // Nodes of one name that feed the same stage (the readers of an interleave) count as one. Stages beyond the
-// capacity are left out, and what feeds only them. Returns how many there are.
-size_t read_pipeline(const char* text, size_t length, StageCounts* stages, size_t capacity) noexcept;
+// capacity are left out, and what feeds only them, and nodes beyond the first 256: then `is_whole` is false.
+struct Pipeline {
+  size_t stages = 0;
+  bool is_whole = true;
+};
+Pipeline read_pipeline(const char* text, size_t length, StageCounts* stages, size_t capacity) noexcept;
 
 }  // namespace gpuwatch::hooks::tensorflow

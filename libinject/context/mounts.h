@@ -10,7 +10,7 @@
 
 namespace gpuwatch::context {
 
-// Lays down a Mount table for each real file system, at most 64.
+// Lays down a Mount table for each real file system, at most 64; further ones are counted.
 void put_mounts(const machine::Roots& roots) noexcept;
 
 // Text id of the mount point of an open file; 0 for pipes, sockets and what was mounted later. About 0.4 us.

@@ -7,6 +7,7 @@
 #include "libinject/base/syscall.h"
 #include "libinject/context/sampler.h"
 #include "libinject/machine/proc_text.h"
+#include "libinject/record/recorder.h"
 #include "libinject/runtime/fork_epoch.h"
 
 namespace gpuwatch::context {
@@ -36,11 +37,15 @@ struct Descendants {
   static constexpr size_t kMost = 64;
   uint32_t pids[kMost];
   size_t count = 0, next = 0;
+  bool is_whole = true;
 
   void add(uint32_t pid) noexcept {
     for (size_t i = 0; i < count; ++i)
       if (pids[i] == pid) return;
-    if (count < kMost) pids[count++] = pid;
+    if (count < kMost)
+      pids[count++] = pid;
+    else
+      is_whole = false;
   }
 };
 
@@ -72,6 +77,9 @@ uint64_t read_other_children_cpu_ns(const machine::Roots& roots) noexcept {
     add_process(roots, child, &sums);
     add_children(roots, child, child, &found);
   }
+  if (!found.is_whole)
+    record::lose(
+        GW_INCOMPLETE "readings of the CPU time of other child processes are too low: more than 64 live", 1);
   return sums.cpu_ns;
 }
 
@@ -113,6 +121,7 @@ GW_COLD void watch_child(uint32_t pid) noexcept {
     uint32_t free = 0;
     if (worker.compare_exchange_strong(free, pid, std::memory_order_relaxed)) return;
   }
+  record::lose(GW_INCOMPLETE "DataLoader workers are not in the CPU time of workers: more than 256 live", 1);
 }
 
 }  // namespace gpuwatch::context

@@ -20,7 +20,8 @@ WorkerSums read_workers(const machine::Roots& roots) noexcept;
 
 // CPU time of the live processes that this one started from its main thread or the calling one, other than
 // workers, and of those that these started: a loader of the job's own, environments of reinforcement
-// learning. At most 64. 0 where the kernel does not list children (CONFIG_PROC_CHILDREN).
+// learning. At most 64; a reading that leaves out some is counted. 0 where the kernel does not list children
+// (CONFIG_PROC_CHILDREN).
 uint64_t read_other_children_cpu_ns(const machine::Roots& roots) noexcept;
 
 // CPU time, run delay and threads of one process, added to `sums`; false when it is gone.

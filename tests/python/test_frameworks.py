@@ -392,6 +392,38 @@ for batch in timed(OwnedIterator(dataset)):
     assert loader["code"].endswith(f"script.py:{line_of(source, 'def asleep(index):')} asleep")
 
 
+def incomplete(done):
+    return {reason.removeprefix("incomplete: "): count for reason, count in done.trace.losses().items()}
+
+
+def test_stages_that_were_forgotten_are_counted(run):
+    source = PIPELINE + """
+dataset = DatasetV2.range(24)
+others = [DatasetV2.range(1) for _ in range(300)]
+dataset = dataset.batch(4)
+for batch in timed(OwnedIterator(dataset)):
+    pass
+"""
+    done = run(source)
+    loader, lines = locations(done)
+    assert loader["dataset"] == "Batch < Range"
+    assert lines == [f"script.py:{line_of(source, 'dataset = dataset.batch(4)')}", ""]
+    assert incomplete(done) == {"stages of tf.data pipelines lack their line: more than 256 were constructed": 1}
+
+
+def test_a_long_pipeline_says_that_it_is_cut(run):
+    source = PIPELINE + """
+dataset = DatasetV2.range(24)
+for _ in range(16):
+    dataset = dataset.prefetch(1)
+for batch in timed(OwnedIterator(dataset)):
+    pass
+"""
+    done = run(source)
+    assert locations(done)[0]["dataset"] == " < ".join(["Prefetch"] * 16)
+    assert incomplete(done) == {"tf.data pipelines are described by their last 16 stages": 1}
+
+
 def test_python_in_a_dataset_within_a_stage_is_that_stages(run):
     source = PIPELINE + """
 def slowly(index):

@@ -147,6 +147,21 @@ def test_checkpoint_is_seen(run_watched, tmp_path):
     assert checkpoint.begin_ns > watched.trace.calls("OptimizerStep")[-1].end_ns
 
 
+def test_iterators_past_the_bound_are_counted(run_script):
+    watched = run_script(
+        """
+from torch.utils.data import DataLoader
+loader = DataLoader(list(range(4)), batch_size=2)
+live = [iter(loader) for _ in range(200)]
+for iterator in live:
+    next(iterator)
+""",
+        torch="stub",
+    )
+    assert (watched.returncode, watched.stderr) == (0, "")
+    assert watched.trace.losses() == {"incomplete: DataLoader iterators are forgotten: more than 128 are in use": 72}
+
+
 @pytest.mark.parametrize("method", ["none", "fork", "forkserver", "spawn"])
 def test_nothing_of_a_loader_lives_longer(method, run_both):
     program = [sys.executable, PROGRAMS / "lifetimes.py", method]

@@ -92,6 +92,10 @@ void note_python_function(PyObject* registered) noexcept {
   keep(g_registered.code, code.c_str(), is_packaged ? 0 : code.size());
 }
 
+bool has_forgotten_stages() noexcept {
+  return g_stages && g_stages[g_next_stage].dataset;
+}
+
 const TfStage* stage_of(const PyObject* dataset) noexcept {
   for (size_t i = 0; g_stages && i < kStages; ++i)
     if (g_stages[i].dataset == dataset) return &g_stages[i];

@@ -23,5 +23,6 @@ void note_stage(const PyObject* dataset) noexcept;         // at the end of its 
 void note_python_function(PyObject* registered) noexcept;  // in script_ops.FuncRegistry.insert
 
 const TfStage* stage_of(const PyObject* dataset) noexcept;  // null if it is not known
+bool has_forgotten_stages() noexcept;                       // those before the last 256
 
 }  // namespace gpuwatch::hooks::python

@@ -2,6 +2,7 @@
 #include "hooks/python/pytorch/iterators.h"
 
 #include "hooks/python/interpreter/object.h"
+#include "libinject/record/recorder.h"
 #include "libinject/runtime/fork_epoch.h"
 
 namespace gpuwatch::hooks::python {
@@ -39,7 +40,10 @@ Iterator& place_for_another() noexcept {
     const uint32_t at = (g_newest + i) % kIterators;
     if (!g_iterators[at].object) return g_iterators[g_newest = at];
   }
-  return g_iterators[g_newest = (g_newest + 1) % kIterators];
+  Iterator& oldest = g_iterators[g_newest = (g_newest + 1) % kIterators];
+  if (oldest.death)  // else it may have died
+    record::lose(GW_INCOMPLETE "DataLoader iterators are forgotten: more than 128 are in use", 1);
+  return oldest;
 }
 
 // Class of what an exhausted worker sends in place of a batch; null if there is none.

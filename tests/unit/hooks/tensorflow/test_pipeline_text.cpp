@@ -27,7 +27,9 @@ std::string pipeline() {
 TEST(PipelineText, EachStageFeedsAnother) {
   const std::string text = pipeline();
   StageCounts stages[16];
-  ASSERT_EQ(read_pipeline(text.data(), text.size(), stages, 16), 7u);
+  const Pipeline read = read_pipeline(text.data(), text.size(), stages, 16);
+  ASSERT_EQ(read.stages, 7u);
+  EXPECT_TRUE(read.is_whole);
   const char* const names[] = {"Root", "MapAndBatch", "ParallelInterleaveV4", "Shuffle",
                                "Map",  "Range",       "FiniteRepeat"};
   const uint32_t feeds[] = {0, 0, 1, 2, 3, 4, 2};
@@ -46,14 +48,17 @@ TEST(PipelineText, EachStageFeedsAnother) {
 TEST(PipelineText, KeepsWithinItsBounds) {
   const std::string text = pipeline();
   StageCounts stages[3];
-  EXPECT_EQ(read_pipeline(text.data(), text.size(), stages, 3), 3u);
-  for (size_t cut = 0; cut < text.size(); ++cut) EXPECT_LE(read_pipeline(text.data(), cut, stages, 3), 3u);
+  EXPECT_EQ(read_pipeline(text.data(), text.size(), stages, 3).stages, 3u);
+  EXPECT_FALSE(read_pipeline(text.data(), text.size(), stages, 3).is_whole);
+  for (size_t cut = 0; cut < text.size(); ++cut)
+    EXPECT_LE(read_pipeline(text.data(), cut, stages, 3).stages, 3u);
   std::string many = "Root(id:1):\n  inputs={";
   for (int id = 2; id < 2000; ++id) many += "Reader(id:" + std::to_string(id) + "),";
   many += "}\n";
   for (int id = 2; id < 2000; ++id) many += node("Reader", id, 1, "");
-  EXPECT_EQ(read_pipeline(many.data(), many.size(), stages, 3), 2u);
-  EXPECT_EQ(read_pipeline("nothing", 7, stages, 3), 0u);
+  EXPECT_EQ(read_pipeline(many.data(), many.size(), stages, 3).stages, 2u);
+  EXPECT_FALSE(read_pipeline(many.data(), many.size(), stages, 3).is_whole) << "readers beyond the 256th";
+  EXPECT_EQ(read_pipeline("nothing", 7, stages, 3).stages, 0u);
 }
 
 }  // namespace
