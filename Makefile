@@ -30,10 +30,12 @@ test: tests  ## run every check and test, one line each, and count them
 demo: build  ## profile real training scripts, apply the first suggestion, compare (DEVICE=cpu: nothing is downloaded)
 	@$(PYTHON) scripts/demo/demo.py $(if $(DEVICE),--device $(DEVICE))
 
-check: build  ## layers, documents, words, format, lint, and what the built library needs and exports
+check: build  ## layers, hooks, documents, words, format, lint, and what the built library needs and exports
 	@scripts/check_layers.py
 	@scripts/check_unused.py --self-test
 	@scripts/check_unused.py
+	@scripts/check_left_out.py --self-test
+	@scripts/check_left_out.py
 	@scripts/document.py --check --gpuwatch build/release/bin/gpuwatch
 	@scripts/check_words.py
 	@scripts/check_format.sh

@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "scripts/gpu_acceptance"), str(ROOT / "scripts")]
+import check_left_out  # noqa: E402
 import render as gpu_results  # noqa: E402
 import trace_schema  # noqa: E402
 
@@ -54,6 +55,18 @@ def configuration():
     )
 
 
+def left_out(source):
+    """The functions of the vendor's header that are not hooked; scripts/check_left_out.py sees that none is missing."""
+    table = ROOT / "hooks" / source / "left_out.def"
+    if not table.exists():
+        return []
+    by_reason = defaultdict(list)
+    for row in check_left_out.LEFT_OUT.finditer(table.read_text()):
+        by_reason[row["reason"]].append(f"`{row['pattern']}`")
+    rows = [f"| {', '.join(names)} | {reason} |" for reason, names in by_reason.items()]
+    return ["Left out on purpose, of the functions in the vendor's header:", "", "| functions | reason |", "|---|---|", *rows, ""]
+
+
 def hooks():
     parts = ["# What is hooked", "", NOTE.format("the tables in hooks/*/*.def and libinject/trace/frameworks.def"),
              "Each row of a table is one function: its interposer, its export, its id in the trace and this page derive from it.", ""]
@@ -67,6 +80,7 @@ def hooks():
         parts += [f"## {title}", "", f"By {how}.", "", "| class | functions |", "|---|---|"]
         parts += [f"| {op_class} | {', '.join(names)} |" for op_class, names in by_class.items()]
         parts.append("")
+        parts += left_out(source)
     return "\n".join(parts)
 
 

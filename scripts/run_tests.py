@@ -96,6 +96,8 @@ def run_checks(build, results):
         ("layers", [sys.executable, scripts / "check_layers.py"]),
         ("unused", [sys.executable, scripts / "check_unused.py"]),
         ("planted unused values", [sys.executable, scripts / "check_unused.py", "--self-test"]),
+        ("functions left out", [sys.executable, scripts / "check_left_out.py"]),
+        ("planted functions", [sys.executable, scripts / "check_left_out.py", "--self-test"]),
         ("documents", [sys.executable, scripts / "document.py", "--check", "--gpuwatch", build / "bin/gpuwatch"]),
         ("words", [sys.executable, scripts / "check_words.py"]),
         ("format", [scripts / "check_format.sh"]),

@@ -228,4 +228,5 @@ using gpuwatch::hooks::Op;
   GW_INTERPOSE_WORDS(name##_ptsz, name)
 #define GW_CUDART_WORDS(name, variants, op_class) GW_CUDART_WORDS_##variants(name)
 
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations"  // copies of arrays that programs may still make
 #include "hooks/cudart/cudart.def"

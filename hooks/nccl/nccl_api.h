@@ -17,6 +17,7 @@ inline constexpr Result kInProgress = 7;  // a non-blocking communicator: no fai
 
 using Comm = void*;     // ncclComm_t
 using Stream = void*;   // cudaStream_t
+using Window = void*;   // ncclWindow_t
 using Config = void;    // ncclConfig_t; grows with each version
 using DataType = int;   // ncclDataType_t
 using Reduction = int;  // ncclRedOp_t

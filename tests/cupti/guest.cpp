@@ -9,6 +9,7 @@
 //   quick    as use; leaves by _exit before the records of finished work were fetched
 //   leave    returns from main with work of each kind that the device has not come to
 //   mixed    work of each kind, until it is killed
+//   rare     calls that few programs make, of each kind one; the simulated device refuses most of them
 //   streams  a fill on each of 3200 streams of the second device
 //   shapes   launches of one kernel with 14 050 grids, and after most of them the first launch of another
 #include <cuda.h>
@@ -96,6 +97,26 @@ void flood() {
   for (int i = 1; i < kOperations; ++i) require(cudaMemsetAsync(memory, 0, 1, nullptr), "cudaMemsetAsync");
   require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
   sleep(4);  // to be fetched: at its end a program is held up for no more than 100 ms
+}
+
+void make_rare_calls() {
+  void* memory = allocate(4096);
+  cudaIpcMemHandle_t handle{};
+  cudaIpcEventHandle_t event_handle{};
+  cudaEvent_t event;
+  cudaLibrary_t library;
+  cudaMemLocation location{cudaMemLocationTypeDevice, 0};
+  size_t bytes = 4096, first = 0;
+  cudaDeviceEnablePeerAccess(0, 0);
+  cudaDeviceDisablePeerAccess(0);
+  cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess);
+  cudaIpcCloseMemHandle(memory);
+  cudaIpcOpenEventHandle(&event, event_handle);
+  cudaMemcpy2DArrayToArray(nullptr, 0, 0, nullptr, 0, 0, 16, 16, cudaMemcpyDeviceToDevice);
+  cudaMemPrefetchBatchAsync(&memory, &bytes, 1, &location, &first, 1, 0, nullptr);
+  cudaMemDiscardBatchAsync(&memory, &bytes, 1, 0, nullptr);
+  cudaGraphExecKernelNodeSetParams(nullptr, nullptr, nullptr);
+  cudaLibraryLoadData(&library, "", nullptr, nullptr, 0, nullptr, nullptr, 0);
 }
 
 void use_streams() {
@@ -231,11 +252,13 @@ int main(int argc, char** argv) {
     leave();
   } else if (!std::strcmp(mode, "mixed")) {
     run_until_killed();
+  } else if (!std::strcmp(mode, "rare")) {
+    make_rare_calls();
   } else if (!std::strcmp(mode, "streams")) {
     use_streams();
   } else if (!std::strcmp(mode, "shapes")) {
     launch_shapes();
   } else {
-    fail("around, holder, fork, use, flood, quick, leave, mixed, streams or shapes");
+    fail("around, holder, fork, use, flood, quick, leave, mixed, rare, streams or shapes");
   }
 }

@@ -100,6 +100,15 @@ def test_calls_around_the_symbols_are_recorded_once(on_device, guest):
     assert (shape["grid_x"], shape["grid_y"], shape["block_x"], shape["shared_bytes"]) == (4, 2, 128, 64)
 
 
+def test_rare_calls_are_recorded(on_device, guest):
+    _, trace, _ = on_device([guest, "rare"])
+    assert {call.name for call in trace.calls if call.name.startswith("cuda")} == {
+        "cudaMalloc", "cudaDeviceEnablePeerAccess", "cudaDeviceDisablePeerAccess", "cudaIpcOpenMemHandle",
+        "cudaIpcCloseMemHandle", "cudaIpcOpenEventHandle", "cudaMemcpy2DArrayToArray", "cudaMemPrefetchBatchAsync",
+        "cudaMemDiscardBatchAsync", "cudaGraphExecKernelNodeSetParams", "cudaLibraryLoadData",
+    }  # fmt: skip
+
+
 def test_another_subscriber_keeps_its_place(on_device, guest):
     done, trace, _ = on_device([guest, "holder"])
     assert trace.state("cupti") == "Held"

@@ -186,8 +186,8 @@ def test_nccl(recorded, guests):
     trace = recorded([guests / "nccl"])
     calls = [call for call in trace.all_calls if call.name.startswith("nccl")]
     assert [call.name for call in sorted(calls, key=lambda call: call.begin_ns)] == [
-        "ncclCommInitRank", "ncclAllReduce", "ncclAllReduce", "ncclAllReduce", "ncclGroupStart", "ncclGroupEnd",
-        "ncclCommDestroy",
+        "ncclCommInitRank", "ncclCommWindowRegister", "ncclAllReduce", "ncclAllReduce", "ncclAllReduce",
+        "ncclGroupStart", "ncclGroupEnd", "ncclCommWindowDeregister", "ncclCommDestroy",
     ]  # fmt: skip
     for call in calls:
         assert call.failed == (call.name == "ncclGroupEnd")

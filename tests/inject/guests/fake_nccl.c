@@ -26,6 +26,13 @@ int ncclGroupStart(void) {
 int ncclGroupEnd(void) {
   return 5;
 }
+int ncclCommWindowRegister(void* comm, void* buffer, size_t bytes, void** window, int flags) {
+  *window = buffer;
+  return comm == (void*)0x12345670 && bytes == 400 && flags == 1 ? 0 : 4;
+}
+int ncclCommWindowDeregister(void* comm, void* window) {
+  return comm == (void*)0x12345670 && window ? 0 : 4;
+}
 int ncclCommDestroy(void* comm) {
   return comm ? 0 : 4;
 }
