@@ -48,7 +48,8 @@ EpochSimulation::EpochSimulation(const LoaderReplayInput& recording, const Repla
       epoch_(epoch),
       setting_(setting),
       long_warm_up_(long_warm_up(epoch)),
-      workers_(size_t(std::max(setting.workers, 0))),
+      // More workers than batches would have nothing to do.
+      workers_(std::min(size_t(std::max(setting.workers, 0)), std::max<size_t>(epoch.batches.size(), 1))),
       queues_(setting.cores > 0 ? setting.cores : recording.cores, workers_.size() + 1, recording.scheduling,
               recording.company_loss) {
   for (size_t i = 0; i < workers_.size(); ++i) {
@@ -100,8 +101,9 @@ size_t EpochSimulation::ahead() const {
   const size_t full = size_t(std::max(setting_.prefetch_factor, 1)) * workers_.size();
   const LoaderSetting& recorded = recording_.setting;
   if (taken_ >= long_warm_up_ || setting_ == recorded) return full;
-  const int recorded_ahead = recorded.workers * recorded.prefetch_factor;
-  return std::min(full, std::max(size_t(std::max(recorded_ahead, 0)), workers_.size()));
+  const size_t recorded_ahead =
+      size_t(std::max(recorded.workers, 0)) * size_t(std::max(recorded.prefetch_factor, 0));
+  return std::min(full, std::max(recorded_ahead, workers_.size()));
 }
 
 // In turn; out of order, the next in turn that owes less than its share.
@@ -273,14 +275,14 @@ void EpochSimulation::begin(Thread& thread, double left_ns, double cpu_share) {
 void EpochSimulation::find_activities() {
   activities_.clear();
   auto add = [&](Thread& thread, double pace = 1) {
-    activities_.push_back({&thread.left_ns, pace, &thread});
+    activities_.push_back({.left_ns = &thread.left_ns, .rate = pace, .thread = &thread});
   };
   auto add_message = [&](Thread& thread, double cpu_share, double pace) {
     thread.cpu_share = cpu_share * pace;
     add(thread, pace);
   };
   if (consumer_ == Consumer::kStarting)
-    activities_.push_back({&lead_left_, 1});
+    activities_.push_back({.left_ns = &lead_left_, .rate = 1});
   else if (own_.is_awake && consumer_ != Consumer::kWaiting)
     add(own_);
   for (Worker& worker : workers_) {
@@ -304,13 +306,24 @@ void EpochSimulation::collect_activities() {
     if (activity.thread) activity.rate *= activity.thread->rate;
 }
 
-// To the next moment at which anything changes.
+// When it ends, if nothing changes until then.
+double EpochSimulation::end_of(const Activity& activity) const {
+  if (*activity.left_ns <= 0) return now_;
+  return activity.rate > 0 ? now_ + *activity.left_ns / activity.rate : kNever;
+}
+
+// To the next moment at which anything changes. What ends then has nothing left, whatever the difference of
+// two times says: a damaged trace has batches that take a year, beside which the last microsecond of another
+// rounds to nothing, and was left for ever. So each call ends something that a batch is made of, or is one of
+// the few looks of a core at the others' queues.
 void EpochSimulation::advance() {
+  ++totals_->moments;
   collect_activities();
   double until = queues_.next_change_ns();
-  for (const Activity& activity : activities_)
-    if (activity.rate > 0 || *activity.left_ns <= 0)
-      until = std::min(until, now_ + (*activity.left_ns <= 0 ? 0 : *activity.left_ns / activity.rate));
+  for (Activity& activity : activities_) {
+    activity.end_ns = end_of(activity);
+    until = std::min(until, activity.end_ns);
+  }
   for (const Worker& worker : workers_)
     if (!worker.busy && !worker.is_turning && !worker.tasks.empty())
       until = std::min(until, std::max(now_, worker.tasks.front().may_begin));
@@ -320,7 +333,8 @@ void EpochSimulation::advance() {
   }
   double elapsed = until - now_;
   now_ = until;
-  for (const Activity& activity : activities_) *activity.left_ns -= elapsed * activity.rate;
+  for (const Activity& activity : activities_)
+    *activity.left_ns = activity.end_ns <= until ? 0 : *activity.left_ns - elapsed * activity.rate;
   totals_->cpu_ns += elapsed * queues_.cores_used();
   for (const Worker& worker : workers_) totals_->worker_ns += worker.busy ? elapsed : 0;
   totals_->pin_ns += setting_.pin && receiver_.state != Receiver::kIdle ? elapsed : 0;

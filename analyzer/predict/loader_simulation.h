@@ -23,6 +23,7 @@ struct Totals {
   StepTime first_step, steps;                                 // the run's first, and all others
   double fetch_wall_ns = 0, service_ns = 0;                   // of counted batches
   double span_ns = 0, cpu_ns = 0, worker_ns = 0, pin_ns = 0;  // all batches; cpu_ns: core time used
+  size_t moments = 0;  // that were looked at: the work of the simulation
 };
 
 class EpochSimulation {
@@ -66,6 +67,7 @@ class EpochSimulation {
     double* left_ns;
     double rate;
     Thread* thread = nullptr;  // null: takes no CPU
+    double end_ns = 0;
   };
 
   BatchCost cost(size_t batch) const;
@@ -88,6 +90,7 @@ class EpochSimulation {
   double receive_rate() const;
   void find_activities();
   void collect_activities();
+  double end_of(const Activity& activity) const;
   void advance();
   void settle_workers();
   void settle_consumer();

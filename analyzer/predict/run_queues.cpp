@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace gpuwatch::predict {
 namespace {
@@ -100,13 +101,16 @@ void RunQueues::balance(double now_ns) {
 
 void RunQueues::share(const std::vector<Thread*>& running, double now_ns) {
   fill(running);
-  next_change_ns_ = kNever;
+  // So far from zero that times round, no tick follows another: the one that was waited for is one all the
+  // same.
+  const double awaited_ns = std::exchange(next_change_ns_, kNever);
+  const bool is_awaited = awaited_ns > 0 && now_ns >= awaited_ns;
   const double tick = tick_after(now_ns);
   const bool is_tick = tick_after(now_ns - 2 * kNow) < tick;
   if (!is_crowded_beside_idle()) {
     looks_left_ = scheduling_.looks;
   } else {
-    if (is_tick && tick != looked_at_) {
+    if (is_awaited || (is_tick && tick != looked_at_)) {
       --looks_left_;
       looked_at_ = tick;
     }

@@ -2,6 +2,8 @@
 // Threads on run queues against schedules worked out by hand.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "analyzer/predict/run_queues.h"
 
 namespace gpuwatch::predict {
@@ -53,6 +55,20 @@ TEST(RunQueues, BeginToLookAnewWhenNoCoreIsIdleMeanwhile) {
   EXPECT_NEAR(a.rate + b.rate, 1, 1e-6);
   queues.share({&a, &b}, 12e6);
   EXPECT_NEAR(a.rate + b.rate, 2, 1e-6);
+}
+
+// A damaged trace has times at which a double knows no single nanoseconds, or not even ticks.
+TEST(RunQueues, TakeOverAfterTheirLooksHoweverLateItIs) {
+  for (const double begin : {1e15, 1e16, 1e18, 1e20, 1e24}) {
+    RunQueues queues(2, 2, {.tick_ns = 4e6, .looks = 3});
+    Thread a = computing(0), b = computing(0);
+    double now = begin;
+    for (int look = 0; look < 4; ++look) {
+      queues.share({&a, &b}, now);
+      now = std::min(queues.next_change_ns(), 2 * now);
+    }
+    EXPECT_NEAR(a.rate + b.rate, 2, 1e-6) << begin;
+  }
 }
 
 TEST(RunQueues, TakeOverAtOnceWithoutLooks) {
