@@ -33,14 +33,19 @@ double waiting_ns(const Batch& batch) {
   return std::max(0.0, std::min(blocked, off_cpu));
 }
 
+// The latest: each setting of the loader that a rule asks about goes through them.
 std::vector<Read> reads_of(const RuleInput& input, uint32_t loader) {
+  constexpr size_t kMost = 20'000;
   std::vector<Read> reads;
-  for (const model::LoaderEpoch& epoch : input.process.epochs) {
-    if (epoch.loader != loader || epoch.workers.size() < 2) continue;
-    for (const Batch& batch : epoch.batches)
-      if (batch.fetch.length() > 0 && waiting_ns(batch) > 0)
-        reads.push_back({batch.fetch, waiting_ns(batch)});
+  for (auto epoch = input.process.epochs.rbegin(); epoch != input.process.epochs.rend(); ++epoch) {
+    if (epoch->loader != loader || epoch->workers.size() < 2) continue;
+    for (auto batch = epoch->batches.rbegin(); batch != epoch->batches.rend() && reads.size() < kMost;
+         ++batch)
+      if (batch->fetch.length() > 0 && waiting_ns(*batch) > 0)
+        reads.push_back({batch->fetch, waiting_ns(*batch)});
+    if (reads.size() == kMost) break;
   }
+  std::ranges::reverse(reads);
   return reads;
 }
 

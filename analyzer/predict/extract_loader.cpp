@@ -22,6 +22,9 @@ using model::Ns;
 using model::Process;
 
 constexpr size_t kMostBatches = 3000;  // the latest; more does not sharpen the mean, only the wait for it
+constexpr size_t kLongEpoch = 2 * kMostBatches;
+constexpr int kMostWorkers =
+    512;  // of one rank; more is a damaged trace's, and each costs time in the replay
 
 double median(std::vector<double> values, double otherwise) {
   return values.empty() ? otherwise : model::median(std::move(values));
@@ -163,6 +166,25 @@ double cores_of_fetches(const RankAttribution& rank, const std::vector<const Loa
   return rank.wall_ns > 0 ? cpu / double(rank.wall_ns) : 0;
 }
 
+// The end of a long epoch stands for all of it: one over a text corpus has a million batches, and each of
+// some hundred replays would go through all of them. Its begin is no part of the mean step, and neither are
+// the batches until the workers are as far ahead as they get.
+void keep_end(ReplayEpoch& epoch) {
+  constexpr size_t kSettling = 256;  // twice as many as the largest number of workers has made ahead
+  constexpr size_t kMostLookedAt = 10 * kLongEpoch;
+  const size_t all = epoch.batches.size();
+  if (all <= kLongEpoch) return;
+  size_t first = all;
+  for (size_t counted = 0; first > 0 && counted < kMostBatches && all - first < kMostLookedAt; --first)
+    counted += epoch.batches[first - 1].counted;
+  const size_t begin = first > kSettling ? first - kSettling : 0;
+  if (begin == 0) return;
+  epoch.batches.erase(epoch.batches.begin(), epoch.batches.begin() + ptrdiff_t(begin));
+  for (size_t i = 0; i < kSettling; ++i) epoch.batches[i].counted = false;
+  epoch.is_first = epoch.is_whole = epoch.is_counted = false;
+  epoch.own_ns = 0;
+}
+
 void add_epochs(const Process& process, const RankAttribution& rank, uint32_t loader,
                 const std::vector<const LoaderEpoch*>& epochs, const BatchCost& typical,
                 LoaderReplayInput& recording) {
@@ -179,6 +201,7 @@ void add_epochs(const Process& process, const RankAttribution& rank, uint32_t lo
     const std::optional<double> own_ns = own_restart_ns(rank, *epoch, ends);
     recorded.is_counted = own_ns.has_value();
     recorded.own_ns = own_ns.value_or(0);
+    keep_end(recorded);
     for (const BatchCost& batch : recorded.batches)
       if (batch.pin_ns > 0) pinned.add(batch.pin_ns);
     recording.epochs.push_back(std::move(recorded));
@@ -233,6 +256,7 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const Ran
   LoaderReplayInput recording;
   size_t workers_seen = epochs.front()->workers.size();
   recording.setting.workers = configured.num_workers >= 0 ? configured.num_workers : int(workers_seen);
+  if (recording.setting.workers > kMostWorkers) return std::nullopt;
   recording.setting.prefetch_factor = configured.prefetch_factor > 0 ? configured.prefetch_factor : 2;
   recording.setting.in_order = configured.in_order != 0;
   recording.setting.persistent = configured.persistent_workers == 1;

@@ -330,6 +330,36 @@ TEST(LoaderReplayInput, TakesNoTimeThatWasNotRecordedForTraining) {
   EXPECT_LT(std::abs(check(*recording).error()), 0.01);
 }
 
+// An epoch over a text corpus: what is replayed some hundred times does not grow with it.
+TEST(LoaderReplayInput, KeepsTheEndOfALongEpoch) {
+  LoaderJob recorded;
+  recorded.workers = 2;
+  recorded.batches = 50'000;
+  recorded.service_ms = [](size_t i) { return i % 7 == 0 ? 40.0 : 20.0; };
+  test::Job job = test::make_loader_job(recorded);
+  const auto recording = extract_loader(job.run, job.rank());
+  ASSERT_TRUE(recording);
+  size_t batches = 0;
+  for (const ReplayEpoch& epoch : recording->epochs) batches += epoch.batches.size();
+  EXPECT_GE(batches, 3000u);
+  EXPECT_LE(batches, 6000u);
+  EXPECT_EQ(recording->steps, job.rank().steps.size());
+  EXPECT_NEAR(recording->batches_per_step, 1, 1e-3);
+  EXPECT_LT(std::abs(check(*recording).error()), 0.01);
+  for (int workers : {1, 3, 4, 6}) {
+    LoaderJob other = recorded;
+    other.workers = workers;
+    const double expected = test::loader_schedule(other).mean_step_ms();
+    EXPECT_NEAR(step_ms(*recording, workers), expected, expected * 0.02) << workers << " workers";
+  }
+}
+
+TEST(LoaderReplayInput, BelievesNoCountOfWorkersThatNoMachineStarts) {
+  test::Job job = test::make_loader_job({});
+  job.process().loaders[0].num_workers = 2'000'000'000;
+  EXPECT_FALSE(extract_loader(job.run, job.rank()));
+}
+
 TEST(LoaderReplayInput, AddsAnAssumedHandOverToARunWithoutWorkers) {
   LoaderJob recorded;
   recorded.workers = 0;
