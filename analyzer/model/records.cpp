@@ -55,7 +55,7 @@ class Decoder {
 
  private:
   bool counts_descriptors(uint16_t operation) const;
-  void host(const RawSlot& slot, const uint8_t* detail);
+  bool host(const RawSlot& slot, const uint8_t* detail);
   bool range(const RawSlot& slot, const uint8_t* detail);
   void device(const RawSlot& slot);
   void stack(const RawSlot& slot);
@@ -114,8 +114,8 @@ void Decoder::chunk(const io::ChunkRef& ref) {
       break;
     }
     if (slot.kind == RecordKind::Host) {
-      host(slot, details ? at + sizeof slot : nullptr);
-      if (details == 2) keep_io_counts(at + 2 * sizeof slot);
+      const bool is_call = host(slot, details ? at + sizeof slot : nullptr);
+      if (is_call && details == 2) keep_io_counts(at + 2 * sizeof slot);
     } else if (slot.kind >= RecordKind::Stack) {
       stack(slot);
     } else if (slot.kind <= RecordKind::GraphRun && slot.kind != RecordKind::None) {
@@ -135,9 +135,10 @@ bool Decoder::counts_descriptors(uint16_t operation) const {
   return name.ends_with("select") || name.ends_with("poll") || name.ends_with("poll_chk");
 }
 
-void Decoder::host(const RawSlot& slot, const uint8_t* detail) {
+// False: it was a range.
+bool Decoder::host(const RawSlot& slot, const uint8_t* detail) {
   HostCall call;
-  if (range(slot, detail)) return;
+  if (range(slot, detail)) return false;
   call.begin = context_.host_clock.map(slot.start, begin_cursor_);
   call.end = context_.host_clock.map(end_of(slot), end_cursor_);
   call.correlation_or_object = slot.a;
@@ -150,6 +151,7 @@ void Decoder::host(const RawSlot& slot, const uint8_t* detail) {
     call.op_class = OpClass::Sleep;
   if (detail) call.detail = keep_detail(call.op_class, detail);
   thread_->calls.push_back(call);
+  return true;
 }
 
 // Narrow types were stored by their low bits.
@@ -212,7 +214,6 @@ uint32_t Decoder::keep_detail(OpClass op_class, const uint8_t* detail) {
 
 // Stands behind the CpuDetail of the call that was decoded last.
 void Decoder::keep_io_counts(const uint8_t* detail) {
-  if (thread_->calls.empty()) return;  // the record was a range
   const HostCall& call = thread_->calls.back();
   if (detail_kind(call.op_class) != DetailKind::kCpu) return;
   thread_->io_counts_of_cpu_detail.resize(call.detail + 1, kNone);
@@ -236,6 +237,7 @@ uint32_t Decoder::device_index(uint32_t ordinal) {
   const auto found =
       std::find_if(devices.begin(), devices.end(), [&](const Device& d) { return d.ordinal == ordinal; });
   if (found != devices.end()) return static_cast<uint32_t>(found - devices.begin());
+  if (devices.size() >= kMaxDevices) return 0;
   devices.emplace_back().ordinal = ordinal;
   return static_cast<uint32_t>(devices.size() - 1);
 }

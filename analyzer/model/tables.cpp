@@ -30,7 +30,6 @@ constexpr uint16_t kUnknownOperation = 0;  // index into Run::operations
 constexpr size_t kMaxOperations = 0xffff;
 constexpr size_t kMaxProcesses = 16384;
 constexpr size_t kMaxStreams = 0xfffe;
-constexpr size_t kMaxDevices = 256;  // in one process; a damaged file may claim any number
 
 trace::OpClass checked(trace::OpClass op_class) {
   return *trace::EnumNameOpClass(op_class) ? op_class : trace::OpClass::Other;

@@ -46,6 +46,8 @@ struct ProcessTables {
   std::unordered_map<uint32_t, std::string> thread_names;
 };
 inline constexpr uint16_t kNoStream = 0xffff;
+inline constexpr size_t kMaxDevices =
+    256;  // in one process, each a row of the report; a damaged file names more
 
 struct FileTables {
   std::unordered_map<uint32_t, uint32_t> texts;    // id in the file -> id in Run::texts

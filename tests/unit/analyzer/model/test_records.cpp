@@ -54,6 +54,38 @@ TEST_F(RecordsTest, DetailsByClass) {
   EXPECT_EQ(thread.calls.size(), 3u);
 }
 
+// Only a fetch's record has counts in a second detail. A damaged one of a range wrote them beyond the end of
+// the counts of the fetch before it.
+TEST_F(RecordsTest, ASecondDetailOfARangeIsNoFetchsCounts) {
+  const auto fetch = trace_.operation("fetch", OpClass::Fetch),
+             range = trace_.operation("range", OpClass::Range);
+  const trace::Slot filler(trace::RecordKind::Host, 0, 0, 7, 7, 7, 7);
+  Slots slots;
+  slots.host(fetch, 1000, 1010);  // without any detail
+  slots.raw(trace::Slot(trace::RecordKind::Host, 2, range, 5, 1020, 0, 0)).raw(filler).raw(filler);
+  slots.host(fetch, 2000, 2900, 1, 0, trace::CpuDetail(700, 50, 2, 4));
+  slots.raw(trace::Slot(trace::RecordKind::Host, 2, range, 5, 3000, 0, 0)).raw(filler).raw(filler);
+  trace_.thread(0, 5, slots);
+  const auto run = build(trace_);
+  const Thread& thread = run.processes[0].threads[0];
+  ASSERT_EQ(thread.calls.size(), 2u);
+  EXPECT_EQ(thread.ranges.size(), 2u);
+  for (const HostCall& call : thread.calls) EXPECT_EQ(io_counts_of(thread, call), nullptr);
+}
+
+// Each is a row of the report with all steps: a damaged trace of 2 MB named 60 000.
+TEST_F(RecordsTest, StreamsOfTooManyDevicesBelongToTheFirst) {
+  Slots slots;
+  for (uint16_t i = 1; i < 2000; ++i) {
+    trace_.stream(i, 0, i, 7);
+    slots.device(trace::RecordKind::Kernel, i, 1000u + i, 1001u + i, i, 0);
+  }
+  trace_.thread(0, 5, slots);
+  const auto run = build(trace_);
+  EXPECT_EQ(run.processes[0].devices.size(), kMaxDevices);
+  EXPECT_EQ(run.processes[0].devices[0].operations.size(), 1999 - (kMaxDevices - 1));
+}
+
 // Until 1.2 the event stood in CallDetail.bytes, where EventDetail has it.
 TEST_F(RecordsTest, EventsOfEarlierTracesAreRead) {
   const auto record = trace_.operation("cudaEventRecord", OpClass::Event),
