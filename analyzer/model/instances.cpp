@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <unordered_map>
@@ -12,13 +13,7 @@ namespace {
 
 using trace::OpClass;
 
-constexpr size_t kMostJoined = 256;  // entries looked at: each costs a walk over the process's calls
-
-struct Taken {
-  Ns time;
-  uint32_t loader;
-  bool operator<(const Taken& other) const { return time < other.time; }
-};
+constexpr size_t kMostJoined = 256;  // entries looked at: each costs a walk over its epochs and batches
 
 auto settings(const Loader& l) {
   return std::tie(l.class_name, l.dataset, l.location, l.start_method, l.sampler, l.num_workers, l.batch_size,
@@ -30,31 +25,67 @@ bool are_alike(const Loader& a, const Loader& b) {
   return settings(a) == settings(b);
 }
 
-// Batches and begins of epochs of the two, in order of time.
-std::vector<Taken> events_of(const Process& process, uint32_t a, uint32_t b, OpClass op_class) {
-  std::vector<Taken> events;
-  for (const Thread& thread : process.threads) {
-    for (const HostCall& call : thread.calls) {
-      const uint32_t loader = call.correlation_or_object;
-      if (call.op_class == op_class && (loader == a || loader == b)) events.push_back({call.begin, loader});
+// When each loader began its epochs and was asked for batches. One walk over the process's calls: a script
+// that makes a loader in each of 250 rounds has as many pairs to compare, and may have 20 million calls.
+class LoaderEvents {
+ public:
+  explicit LoaderEvents(const Process& process) {
+    for (const Thread& thread : process.threads) {
+      for (const HostCall& call : thread.calls) {
+        if (call.op_class == OpClass::LoaderStart)
+          events_[call.correlation_or_object].starts.push_back(call.begin);
+        if (call.op_class == OpClass::LoaderNext)
+          events_[call.correlation_or_object].nexts.push_back(call.begin);
+      }
+    }
+    for (auto& [loader, events] : events_) {
+      std::ranges::sort(events.starts);
+      std::ranges::sort(events.nexts);
     }
   }
-  std::sort(events.begin(), events.end());
-  return events;
-}
 
-// Between two epochs' begins only the one that began is asked.
-bool follow_each_other(const Process& process, uint32_t a, uint32_t b) {
-  const auto starts = events_of(process, a, b, OpClass::LoaderStart);
-  const auto nexts = events_of(process, a, b, OpClass::LoaderNext);
-  size_t start = 0;
-  for (const Taken& next : nexts) {
-    while (start + 1 < starts.size() && starts[start + 1].time <= next.time) ++start;
-    if (start >= starts.size() || starts[start].time > next.time || starts[start].loader != next.loader)
-      return false;
+  // Between two epochs' begins only the one that began is asked.
+  bool follow_each_other(uint32_t a, uint32_t b) {
+    const std::vector<Taken> starts = merged(a, b, &Events::starts), nexts = merged(a, b, &Events::nexts);
+    size_t start = 0;
+    for (const Taken& next : nexts) {
+      while (start + 1 < starts.size() && starts[start + 1].time <= next.time) ++start;
+      if (start >= starts.size() || starts[start].time > next.time || starts[start].loader != next.loader)
+        return false;
+    }
+    return !nexts.empty();
   }
-  return !nexts.empty();
-}
+
+  void join(uint32_t from, uint32_t to) {
+    const Events joined = std::move(events_[from]);
+    Events& all = events_[to];
+    for (const auto member : {&Events::starts, &Events::nexts}) {
+      const auto middle = static_cast<ptrdiff_t>((all.*member).size());
+      (all.*member).insert((all.*member).end(), (joined.*member).begin(), (joined.*member).end());
+      std::ranges::inplace_merge(all.*member, (all.*member).begin() + middle);
+    }
+  }
+
+ private:
+  struct Events {
+    std::vector<Ns> starts, nexts;  // sorted
+  };
+  struct Taken {
+    Ns time;
+    uint32_t loader;
+  };
+
+  std::vector<Taken> merged(uint32_t a, uint32_t b, std::vector<Ns> Events::*member) {
+    std::vector<Taken> result;
+    for (const uint32_t loader : {a, b})
+      for (const Ns time : events_[loader].*member) result.push_back({time, loader});
+    const auto middle = static_cast<ptrdiff_t>((events_[a].*member).size());
+    std::ranges::inplace_merge(result, result.begin() + middle, {}, &Taken::time);
+    return result;
+  }
+
+  std::unordered_map<uint32_t, Events> events_;  // by Loader::id
+};
 
 using Names = std::unordered_map<uint32_t, uint32_t>;  // loader id -> the one that it is joined to
 
@@ -77,6 +108,30 @@ void rename_everywhere(Run& run, uint32_t consumer, ProcessTables& tables, const
   for (WorkerLink& link : tables.workers) {
     if (const auto name = names.find(link.loader); name != names.end()) link.loader = name->second;
   }
+}
+
+// Further iterators over a loader, which leave the list.
+Names join_iterators(Process& process, size_t& looked_at) {
+  auto& loaders = process.loaders;
+  std::optional<LoaderEvents> events;
+  Names names;
+  for (size_t later = 0; later < loaders.size() && looked_at < kMostJoined;) {
+    const auto end = loaders.begin() + static_cast<ptrdiff_t>(later);
+    const auto first =
+        loaders[later].instance == 0 ? end : std::find_if(loaders.begin(), end, [&](const Loader& l) {
+          return are_alike(l, loaders[later]);
+        });
+    looked_at += loaders[later].instance > 0;
+    if (first != end && !events) events.emplace(process);
+    if (first == end || !events->follow_each_other(first->id, loaders[later].id)) {
+      ++later;
+      continue;
+    }
+    events->join(loaders[later].id, first->id);
+    names.emplace(loaders[later].id, first->id);
+    loaders.erase(loaders.begin() + static_cast<ptrdiff_t>(later));
+  }
+  return names;
 }
 
 // From its first batch to its last.
@@ -111,6 +166,7 @@ bool are_of_one_place(Loader a, const Loader& b) {
 Names remade_loaders(const Process& process) {
   const auto times = reading_times(process);
   const auto steps = optimizer_steps(process);
+  LoaderEvents events(process);
   Names names;
   std::vector<const Loader*> kept;
   for (const auto& loader : process.loaders) {
@@ -119,7 +175,7 @@ Names remade_loaders(const Process& process) {
     const auto step = steps.upper_bound(time->second.begin);
     if (step == steps.end() || *step > time->second.end) continue;  // an evaluation reads it
     const auto first = std::ranges::find_if(kept, [&](const Loader* before) {
-      return are_of_one_place(*before, loader) && follow_each_other(process, before->id, loader.id);
+      return are_of_one_place(*before, loader) && events.follow_each_other(before->id, loader.id);
     });
     if (first == kept.end())
       kept.push_back(&loader);
@@ -147,21 +203,8 @@ void join_remade(Run& run, uint32_t process, ProcessTables& tables) {
 void join_instances(Run& run, const std::vector<ProcessTables*>& tables) {
   size_t looked_at = 0;
   for (uint32_t i = 0; i < run.processes.size(); ++i) {
-    auto& loaders = run.processes[i].loaders;
-    for (size_t later = 0; later < loaders.size() && looked_at < kMostJoined;) {
-      const auto end = loaders.begin() + static_cast<ptrdiff_t>(later);
-      const auto first =
-          loaders[later].instance == 0 ? end : std::find_if(loaders.begin(), end, [&](const Loader& l) {
-            return are_alike(l, loaders[later]);
-          });
-      looked_at += loaders[later].instance > 0;
-      if (first == end || !follow_each_other(run.processes[i], first->id, loaders[later].id)) {
-        ++later;
-        continue;
-      }
-      rename_everywhere(run, i, *tables[i], {{loaders[later].id, first->id}});
-      loaders.erase(loaders.begin() + static_cast<ptrdiff_t>(later));
-    }
+    if (const Names names = join_iterators(run.processes[i], looked_at); !names.empty())
+      rename_everywhere(run, i, *tables[i], names);
     join_remade(run, i, *tables[i]);
   }
 }

@@ -62,6 +62,31 @@ TEST_F(InstancesTest, EpochsThatAreLeftBeforeTheirEndAreOneLoader) {
   EXPECT_EQ(tables_[0].workers[0].loader, 5u);
 }
 
+// Three iterators: what is asked of the third is compared with what was asked of the first two.
+TEST_F(InstancesTest, AnIteratorFollowsAllThatWereJoinedBefore) {
+  add_loader(12, 2);
+  for (const uint32_t id : {5u, 9u, 12u, 5u, 12u}) {
+    call(OpClass::LoaderStart, id);
+    for (int i = 0; i < 3; ++i) call(OpClass::LoaderNext, id);
+  }
+  tables_[0].workers = {{12, 0, 77}};
+  EXPECT_EQ(join(), 1u);
+  for (size_t i = 0; i < 20; ++i) EXPECT_EQ(loader_of(i), 5u);
+  EXPECT_EQ(tables_[0].workers[0].loader, 5u);
+}
+
+TEST_F(InstancesTest, AnIteratorThatInterruptsAJoinedOneStaysApart) {
+  add_loader(12, 2);
+  for (const uint32_t id : {5u, 9u, 12u}) {
+    call(OpClass::LoaderStart, id);
+    call(OpClass::LoaderNext, id);
+  }
+  call(OpClass::LoaderNext, 9);
+  EXPECT_EQ(join(), 2u);
+  EXPECT_EQ(loader_of(5), 12u);
+  EXPECT_EQ(loader_of(6), 5u);
+}
+
 TEST_F(InstancesTest, IteratorsAskedInTurnsStayApart) {
   call(OpClass::LoaderStart, 5);
   call(OpClass::LoaderStart, 9);
@@ -127,6 +152,21 @@ TEST_F(RemadeTest, ThoseOfTwoLinesAreTwo) {
   run_.processes[0].loaders[1].location = "train.py:44";
   train(5), train(9);
   EXPECT_EQ(join(), 2u);
+}
+
+TEST_F(RemadeTest, ManyRoundsAreOneLoader) {
+  for (uint32_t id = 100; id < 300; ++id) {
+    add_loader(id, 0);
+    Loader& loader = run_.processes[0].loaders.back();
+    loader.location = "train.py:40";
+    loader.batches = int(id);
+    train(id);
+  }
+  for (Loader& loader : run_.processes[0].loaders) loader.location = "train.py:40";
+  EXPECT_EQ(join(), 3u);  // the first two were never read
+  EXPECT_EQ(run_.processes[0].loaders.back().remade, 199u);
+  for (const HostCall& call : run_.processes[0].threads[0].calls)
+    EXPECT_EQ(call.correlation_or_object, call.op_class == OpClass::OptimizerStep ? 77u : 100u);
 }
 
 // A function that makes loaders makes that of the evaluation at the same line.
