@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <tuple>
 
 #include "analyzer/model/stacks.h"
 
@@ -39,33 +38,38 @@ std::optional<ThreadWait::HandOver> ThreadWait::handed_over(uint32_t thread, uin
   return last;
 }
 
-uint32_t ThreadWait::producing_waker(uint32_t waiting, uint32_t call) const {
-  const Ns woken = view_.call(waiting, call).end;
-  uint32_t best = kNone;
-  // A thread without later calls may have ended long ago: only if there is no other.
-  std::tuple<bool, Ns> best_evidence{false, std::numeric_limits<Ns>::min()};
+// Of those that never feed the device, from the first call to the last.
+const ThreadLives& ThreadWait::lives() {
+  if (lives_) return *lives_;
+  std::vector<ThreadLife> lives;
   for (const uint32_t thread : view_.other_threads()) {
     const Activity& activity = view_.activity(thread);
-    const size_t index = activity.index_at(woken - 1);
-    if (is_blocked(thread, woken - 1) || index == 0) continue;  // index 0: not seen yet
-    const std::tuple<bool, Ns> evidence{index + 1 < activity.size(), activity[index].begin};
-    if (best == kNone || evidence > best_evidence) {
-      best = thread;
-      best_evidence = evidence;
-    }
+    if (activity.size() > 1)
+      lives.push_back({activity[1].begin, activity[activity.size() - 1].begin, thread});
   }
-  return best;
+  return lives_.emplace(std::move(lives));
 }
 
-ThreadWait::Producer ThreadWait::producing_at(uint32_t waker, Ns time) const {
+uint32_t ThreadWait::producing_waker(uint32_t waiting, uint32_t call) {
+  const Ns time = view_.call(waiting, call).end - 1;
+  uint32_t best = kNone;
+  Ns latest = std::numeric_limits<Ns>::min();
+  for (const uint32_t thread : lives().at(time)) {
+    const Ns begin = view_.activity(thread).at(time).begin;
+    if (begin <= latest || is_blocked(thread, time)) continue;
+    best = thread;
+    latest = begin;
+  }
+  // A thread without later calls may have ended long ago: only if there is no other.
+  return best == kNone ? lives().ended_last(time) : best;
+}
+
+ThreadWait::Producer ThreadWait::producing_at(uint32_t waker, Ns time) {
   const Stretch own = view_.activity(waker).at(time);
   if (!is_blocked(waker, time)) return {waker, own};
   Ns until = own.end;
-  for (const uint32_t thread : view_.other_threads()) {
-    const Activity& activity = view_.activity(thread);
-    const size_t index = activity.index_at(time);
-    if (index == 0 || index + 1 == activity.size()) continue;  // not seen yet, or perhaps ended
-    const Stretch stretch = activity[index];
+  for (const uint32_t thread : lives().at(time)) {
+    const Stretch stretch = view_.activity(thread).at(time);
     if (!is_blocked(thread, time))
       return {thread, {stretch.begin, std::min(stretch.end, own.end), stretch.call}};
     until = std::min(until, stretch.end);

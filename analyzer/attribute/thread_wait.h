@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "analyzer/attribute/process_view.h"
+#include "analyzer/attribute/thread_lives.h"
 
 namespace gpuwatch::attribute {
 
@@ -31,7 +32,7 @@ class ThreadWait {
   };
   std::optional<HandOver> handed_over(uint32_t thread, uint32_t call) const;
   // A thread that never feeds the device and was not blocked when the wait ended; kNone if there is none.
-  uint32_t producing_waker(uint32_t thread, uint32_t call) const;
+  uint32_t producing_waker(uint32_t thread, uint32_t call);
 
   // Who was making data at `time` while `waker` may have been blocked, and in which stretch: one of a pool at
   // work is the pool at work. `waker` itself when all are blocked.
@@ -39,7 +40,7 @@ class ThreadWait {
     uint32_t thread;
     Stretch stretch;
   };
-  Producer producing_at(uint32_t waker, model::Ns time) const;
+  Producer producing_at(uint32_t waker, model::Ns time);
 
   // A loader is seen, and the thread that trains takes its batches itself: waits elsewhere are not for data.
   // False where another thread iterates the loader and hands the batches on.
@@ -56,9 +57,11 @@ class ThreadWait {
   bool is_blocked(uint32_t thread, model::Ns time) const;
   bool leads_to_input_copy(uint32_t thread, uint32_t call) const;
   bool recurs(uint32_t thread, uint16_t operation);
+  const ThreadLives& lives();
 
   const ProcessView& view_;
   size_t steps_;
+  std::optional<ThreadLives> lives_;
   std::map<std::pair<uint32_t, uint16_t>, bool> recurs_;
   struct Waits {
     size_t calls = 0;                    // that waited for a result, or have no stack and may have
