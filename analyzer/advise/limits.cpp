@@ -165,8 +165,9 @@ void add_pauses(const RankAttribution& rank, const std::string& who, Limits& lim
   const std::vector<model::Step>& steps = rank.series.steps;
   size_t said = 0;
   for (const model::Pause& pause : rank.series.pauses) {
-    const auto step = std::ranges::find_if(
-        steps, [&](const model::Step& s) { return s.is_interrupted && s.end > pause.time.begin; });
+    auto step =
+        std::ranges::partition_point(steps, [&](const model::Step& s) { return s.end <= pause.time.begin; });
+    while (step != steps.end() && step->begin < pause.time.end && !step->is_interrupted) ++step;
     if (step == steps.end() || step->begin >= pause.time.end) continue;
     if (++said > kNamed) break;
     const auto number = step - steps.begin() + 1;

@@ -74,17 +74,19 @@ class Reading {
     if (mount->is_remote) remote_ns_ += ns;
   }
 
-  const model::Mount* mount_of(uint32_t text) const {
-    const auto name = input_.run.texts.find(text);
-    if (name == input_.run.texts.end()) return nullptr;
-    for (const model::Mount& mount : input_.process.mounts)
-      if (mount.point == name->second) return &mount;
-    return nullptr;
+  const model::Mount* mount_of(uint32_t text) {
+    const auto [known, is_new] = mounts_.try_emplace(text, nullptr);
+    const auto name = is_new ? input_.run.texts.find(text) : input_.run.texts.end();
+    if (name == input_.run.texts.end()) return known->second;
+    const auto mount = std::ranges::find(input_.process.mounts, name->second, &model::Mount::point);
+    if (mount != input_.process.mounts.end()) known->second = &*mount;
+    return known->second;
   }
 
   const RuleInput& input_;
   double ns_ = 0, remote_ns_ = 0, files_ = 0;
   std::map<const model::Mount*, double> by_mount_;
+  std::map<uint32_t, const model::Mount*> mounts_;  // by text: there are far fewer than calls
 };
 
 // The thread that reads most of what the training thread waits for. A poll counts where the thread exchanges

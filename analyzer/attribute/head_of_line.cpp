@@ -14,12 +14,17 @@ namespace {
 // Round robin puts a worker's previous batch one turn back, and has prefetch_factor turns outstanding;
 // unequal workers and out-of-order delivery a few more.
 constexpr size_t kTurns = 64;
+constexpr size_t kMostLookedAt = 4096;  // a damaged trace has a worker for each batch
+
+size_t reach(const LoaderEpoch& epoch) {
+  return std::min(epoch.workers.size() * kTurns, kMostLookedAt);
+}
 
 }  // namespace
 
 Predecessor predecessor(const LoaderEpoch& epoch, uint32_t batch) {
-  const size_t reach = std::min<size_t>(epoch.workers.size() * kTurns, batch);
-  for (size_t back = 1; back <= reach; ++back) {
+  const size_t most = std::min<size_t>(reach(epoch), batch);
+  for (size_t back = 1; back <= most; ++back) {
     const Batch& earlier = epoch.batches[batch - back];
     if (earlier.worker == epoch.batches[batch].worker) return {true, earlier.fetch.end};
   }
@@ -29,7 +34,7 @@ Predecessor predecessor(const LoaderEpoch& epoch, uint32_t batch) {
 Ns alone_since(const LoaderEpoch& epoch, uint32_t batch) {
   const Batch& late = epoch.batches[batch];
   Ns since = 0;
-  const size_t end = std::min(epoch.batches.size(), batch + 1 + epoch.workers.size() * kTurns);
+  const size_t end = std::min(epoch.batches.size(), batch + 1 + reach(epoch));
   for (size_t i = batch + 1; i < end; ++i) {
     const Batch& other = epoch.batches[i];
     if (other.sent == 0 || other.sent >= late.fetch.end) break;

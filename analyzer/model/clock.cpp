@@ -170,7 +170,13 @@ uint64_t in_units(Ns ns, double units_per_ns) {
 DeviceClock::DeviceClock(std::vector<ClockPoint> points) {
   std::stable_sort(points.begin(), points.end(),
                    [](const ClockPoint& a, const ClockPoint& b) { return a.to < b.to; });
-  const std::vector<Stretch> stretches = stretches_of(points);
+  std::vector<Stretch> stretches = stretches_of(points);
+  steps_ = static_cast<size_t>(std::ranges::count_if(stretches, &Stretch::is_step));
+  // Nobody sets a clock so often: what the samples agree on is one clock, or nothing is known. Else each
+  // operation would be looked for in thousands of epochs.
+  constexpr size_t kMostSteps = 64;
+  if (steps_ > kMostSteps)
+    for (Stretch& stretch : stretches) stretch.is_step = false;
   for (size_t first = 0; first < points.size();) {
     size_t last = first;
     double units_per_ns = 1;

@@ -81,7 +81,8 @@ class DeviceClock {
   explicit DeviceClock(std::vector<ClockPoint> points);
 
   bool empty() const { return epochs_.empty(); }
-  size_t steps() const { return epochs_.empty() ? 0 : epochs_.size() - 1; }
+  size_t steps() const { return steps_; }
+  size_t epochs() const { return epochs_.size(); }
   // Device units a nanosecond, of the epoch where that is furthest from one; 1 for CUPTI's own clock.
   double units_per_ns() const { return units_per_ns_; }
   Ns residual_ns() const;
@@ -103,6 +104,7 @@ class DeviceClock {
   };
   size_t nearest(uint64_t device_ns) const;
   std::vector<Epoch> epochs_;
+  size_t steps_ = 0;
   double units_per_ns_ = 1;
 };
 

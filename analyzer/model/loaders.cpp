@@ -66,6 +66,23 @@ void describe_fetch(const Thread& thread, size_t fetch, Batch& batch) {
   }
 }
 
+// Fetches of one thread that lie in each other, in order of their begin. A dataset may read another loader
+// within its own fetch; what is deeper is a damaged trace's, of which each would be described by all that
+// follow.
+class NestedFetches {
+ public:
+  bool may_describe(const HostCall& fetch) {
+    constexpr size_t kDeepest = 4;
+    std::erase_if(ends_, [&](Ns end) { return end <= fetch.begin; });
+    if (ends_.size() >= kDeepest) return false;
+    ends_.push_back(fetch.end);
+    return true;
+  }
+
+ private:
+  std::vector<Ns> ends_;
+};
+
 // Reads the consumer's side: one walk over its threads.
 class ConsumerWalk {
  public:
@@ -129,6 +146,7 @@ Batch& ConsumerWalk::batch(Building& building, uint32_t index) {
 void ConsumerWalk::walk(uint32_t thread_index) {
   const Thread& thread = process_.threads[thread_index];
   const HostCall* next = nullptr;  // the last next() that returned a batch
+  NestedFetches fetches;
   for (size_t i = 0; i < thread.calls.size(); ++i) {
     const HostCall& call = thread.calls[i];
     switch (call.op_class) {
@@ -155,7 +173,8 @@ void ConsumerWalk::walk(uint32_t thread_index) {
         next = &call;
         break;
       case OpClass::Fetch:  // without workers: by the consumer itself
-        if (next && call.begin < next->end) describe_fetch(thread, i, batch(current(*next), next->argument));
+        if (next && call.begin < next->end && fetches.may_describe(call))
+          describe_fetch(thread, i, batch(current(*next), next->argument));
         break;
       default:
         break;
@@ -231,8 +250,10 @@ struct FetchAt {
 std::vector<FetchAt> fetches_of(const Process& worker) {
   std::vector<FetchAt> fetches;
   for (const auto& thread : worker.threads) {
+    NestedFetches nested;
     for (size_t i = 0; i < thread.calls.size(); ++i) {
-      if (thread.calls[i].op_class == OpClass::Fetch) fetches.push_back({&thread, i});
+      if (thread.calls[i].op_class == OpClass::Fetch && nested.may_describe(thread.calls[i]))
+        fetches.push_back({&thread, i});
     }
   }
   std::stable_sort(fetches.begin(), fetches.end(),
@@ -308,10 +329,15 @@ uint32_t LoaderEpochs::process_of(uint32_t pid, const Process& consumer) const {
 LoaderEpochs::Candidates LoaderEpochs::candidates_of(const Process& consumer,
                                                      std::span<const WorkerLink> links) const {
   Candidates candidates;
+  std::unordered_map<uint32_t, uint32_t> by_pid;  // each is looked for once, however many links name it
   for (const auto& link : links) {
-    const uint32_t process = process_of(link.pid, consumer);
+    const auto [known, is_new] = by_pid.try_emplace(link.pid, kNone);
+    if (is_new) known->second = process_of(link.pid, consumer);
+    const uint32_t process = known->second;
     const Ns start = process == kNone ? 0 : run_.processes[process].start;
-    candidates[worker_key(link.loader, link.worker)].push_back({link.pid, process, start});
+    OfWorker& of_worker = candidates[worker_key(link.loader, link.worker)];
+    of_worker.all.push_back({link.pid, process, start});
+    of_worker.has_traceless |= process == kNone;
   }
   return candidates;
 }
@@ -319,20 +345,20 @@ LoaderEpochs::Candidates LoaderEpochs::candidates_of(const Process& consumer,
 // Without persistent workers each epoch has processes of its own under the same worker indices: the last one
 // that started before the next epoch began. Where one left no trace, its start is not known, and they are
 // counted.
-Worker LoaderEpochs::choose(const std::vector<Candidate>* candidates, uint32_t worker, size_t nth_epoch,
-                            Ns until) const {
+Worker LoaderEpochs::choose(const OfWorker* candidates, uint32_t worker, size_t nth_epoch, Ns until) {
   if (!candidates) return {worker, 0, kNone, 0};
-  const auto traceless = [](const Candidate& c) { return c.process == kNone; };
-  const Candidate* chosen = &candidates->front();
-  if (std::any_of(candidates->begin(), candidates->end(), traceless)) {
-    chosen = &(*candidates)[std::min(nth_epoch, candidates->size() - 1)];
+  const Candidate* chosen = &candidates->all.front();
+  if (candidates->has_traceless) {
+    chosen = &candidates->all[std::min(nth_epoch, candidates->all.size() - 1)];
   } else {
-    for (const auto& candidate : *candidates) {
+    for (const auto& candidate : candidates->all) {
       if (candidate.start < until && candidate.start >= chosen->start) chosen = &candidate;
     }
   }
-  const Ns start = chosen->process == kNone ? 0 : start_of_loop(run_.processes[chosen->process]);
-  return {worker, chosen->pid, chosen->process, start};
+  if (chosen->process == kNone) return {worker, chosen->pid, kNone, 0};
+  const auto [start, is_new] = loop_starts_.try_emplace(chosen->process, 0);
+  if (is_new) start->second = start_of_loop(run_.processes[chosen->process]);
+  return {worker, chosen->pid, chosen->process, start->second};
 }
 
 // Fills epoch.workers with the workers that the epoch used, and turns Batch::worker from PyTorch's index into
@@ -376,8 +402,10 @@ void LoaderEpochs::match_fetches(Process& consumer) {
   std::unordered_map<uint32_t, std::vector<Use>>
       uses;  // worker process -> epochs that it served, in time order
   std::vector<std::vector<std::vector<Batch*>>> tasks;  // by epoch, then place
+  std::vector<Ns> sent_first;                           // by epoch
   for (auto& epoch : consumer.epochs) {
     tasks.push_back(tasks_of(epoch));
+    sent_first.push_back(first_sent(epoch));
     for (uint32_t place = 0; place < epoch.workers.size(); ++place) {
       if (epoch.workers[place].process != kNone)
         uses[epoch.workers[place].process].push_back({&epoch, place});
@@ -392,7 +420,7 @@ void LoaderEpochs::match_fetches(Process& consumer) {
       // such a fetch ends before the first index of the new epoch is sent. (The index is noted just after it
       // went out; a dataset faster than that note is told by its numbers beginning anew.)
       const bool is_last = i + 1 == epochs.size();
-      const Ns until = is_last ? kEndless : first_sent(*epochs[i + 1].epoch);
+      const Ns until = is_last ? kEndless : sent_first[size_t(epochs[i + 1].epoch - consumer.epochs.data())];
       size_t last = first;
       while (last < fetches.size() && fetches[last].get().end <= until) {
         const bool begins_anew =

@@ -28,16 +28,23 @@ class LoaderEpochs {
     uint32_t process = kNone;
     Ns start = 0;  // of the process
   };
-  using Candidates = std::unordered_map<uint64_t, std::vector<Candidate>>;  // by loader and worker
+  struct OfWorker {
+    std::vector<Candidate> all;
+    bool has_traceless = false;
+  };
+  using Candidates = std::unordered_map<uint64_t, OfWorker>;  // by loader and worker
 
   uint32_t process_of(uint32_t pid, const Process& consumer) const;
   Candidates candidates_of(const Process& consumer, std::span<const WorkerLink> links) const;
   void assign_workers(Process& consumer, const Candidates& candidates);
-  Worker choose(const std::vector<Candidate>* candidates, uint32_t worker, size_t nth_epoch, Ns until) const;
+  Worker choose(const OfWorker* candidates, uint32_t worker, size_t nth_epoch, Ns until);
   void match_fetches(Process& consumer);
 
   Run& run_;
   std::unordered_multimap<uint32_t, uint32_t> by_pid_;
+  // When a worker process entered its loop: a persistent worker of which that record is missing would be
+  // searched whole for each epoch.
+  std::unordered_map<uint32_t, Ns> loop_starts_;
 };
 
 }  // namespace gpuwatch::model

@@ -52,15 +52,16 @@ bool overlap(const TimeSpan& a, const TimeSpan& b) {
 void add_reported_evaluations(const StepSeries& series, std::vector<Phase>& phases) {
   auto step = series.steps.begin();
   const size_t read = phases.size();
+  size_t known = 0;
   for (const TimeSpan& time : series.evaluations) {
     while (step != series.steps.end() && step->end <= time.begin) ++step;
     if (step != series.steps.end() && overlap({step->begin, step->end}, time)) continue;
-    const auto known = std::find_if(phases.begin(), phases.begin() + static_cast<ptrdiff_t>(read),
-                                    [&](const Phase& phase) { return overlap(phase.time, time); });
-    if (known == phases.begin() + static_cast<ptrdiff_t>(read)) {
+    while (known < read && phases[known].time.end <= time.begin) ++known;
+    if (known == read || !overlap(phases[known].time, time)) {
       phases.push_back({PhaseKind::kEvaluation, time});
     } else {
-      known->time = {std::min(known->time.begin, time.begin), std::max(known->time.end, time.end)};
+      TimeSpan& around = phases[known].time;
+      around = {std::min(around.begin, time.begin), std::max(around.end, time.end)};
     }
   }
   std::stable_sort(phases.begin(), phases.end(),

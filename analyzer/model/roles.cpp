@@ -146,12 +146,13 @@ void find_training_threads(Run& run) {
 }
 
 void separate_ranks(Run& run) {
+  std::vector<bool> is_done(run.processes.size());  // with its ancestors; a damaged trace may hold a circle
   for (const Process& process : run.processes) {
     if (!process.is_rank()) continue;
-    uint32_t parent = process.parent;
-    for (size_t i = 0; parent != kNone && i < run.processes.size(); ++i) {  // a trace may hold a circle
+    for (uint32_t parent = process.parent; parent != kNone && !is_done[parent];
+         parent = run.processes[parent].parent) {
+      is_done[parent] = true;
       for (MachineSample& sample : run.processes[parent].machine_samples) sample.other_children_cpu_ns = 0;
-      parent = run.processes[parent].parent;
     }
   }
 }

@@ -102,29 +102,52 @@ class OperationsByCall {
   std::vector<uint32_t> order_;
 };
 
-// The operation of another stream that ended just before this one began, when nothing else explains the wait.
-struct StreamEnds {
+// The last operation of each stream, of those that were used lately: a process may have 65 000 streams, and
+// each operation would look at all of them.
+class StreamEnds {
+ public:
   struct Last {
+    uint16_t stream = 0;
     Ns end = 0;
     uint32_t op = model::kNone;
   };
-  std::unordered_map<uint16_t, Last> last;
 
+  // null: none, or none lately.
+  const Last* find(uint32_t stream) const {
+    const auto found = std::ranges::find(last_, stream, &Last::stream);
+    return found == last_.end() ? nullptr : &*found;
+  }
+
+  void set(const Last& last) {
+    auto place = std::ranges::find(last_, last.stream, &Last::stream);
+    if (place == last_.end() && last_.size() < kMost) place = last_.insert(last_.end(), last);
+    if (place == last_.end()) --place;
+    std::move_backward(last_.begin(), place, place + 1);
+    last_.front() = last;
+  }
+
+  // The operation of another stream that ended just before this one began, when nothing else explains the
+  // wait.
   uint32_t waited_for(const DeviceOp& op, Ns launched) const {
     Ns ready = launched + Ns(kLongestLatencyNs);
-    if (auto own = last.find(op.stream); own != last.end())
-      ready = std::max(ready, own->second.end + kEdgeSlackNs);
+    if (const Last* own = find(op.stream)) ready = std::max(ready, own->end + kEdgeSlackNs);
     if (op.begin <= ready) return model::kNone;
     uint32_t best = model::kNone;
     Ns closest = kEdgeSlackNs;
-    for (const auto& [stream, other] : last) {
+    for (const Last& other : last_) {
       Ns distance = op.begin - other.end;
-      if (stream == op.stream || distance < 0 || distance > closest) continue;
+      if (other.stream == op.stream || distance < 0 || distance > closest) continue;
       closest = distance;
       best = other.op;
     }
     return best;
   }
+
+  const std::vector<Last>& lately() const { return last_; }
+
+ private:
+  static constexpr size_t kMost = 64;  // PyTorch takes its streams from pools of 32
+  std::vector<Last> last_;             // the one used last comes first
 };
 
 // Which calls that free memory wait for the device. One that met an idle device does not show it, but will
@@ -278,8 +301,8 @@ class Extraction {
     const auto stream = about ? streams_.find(about->stream()) : streams_.end();
     if (!about || about->event() == 0 || stream == streams_.end()) return;
     if (records) {
-      auto last = stream_ends_.last.find(stream->second);
-      events_[about->event()] = last == stream_ends_.last.end() ? model::kNone : last->second.op;
+      const StreamEnds::Last* last = stream_ends_.find(stream->second);
+      events_[about->event()] = last ? last->op : model::kNone;
     } else if (auto event = events_.find(about->event()); event != events_.end()) {
       pending_waits_[stream->second] = event->second;
     }
@@ -294,7 +317,7 @@ class Extraction {
     recorded.stream = op.stream;
     recorded.device_op = index;
     recorded.is_of_optimizer = is_in_optimizer(call.begin);
-    Ns own_end = stream_ends_.last.count(op.stream) ? stream_ends_.last[op.stream].end : 0;
+    const Ns own_end = ended(op.stream);
     double latency = double(op.begin - call.begin);
     recorded.latency_ns = std::clamp(latency, 0.0, kLongestLatencyNs);
     if (own_end > call.begin && op.begin - own_end < Ns(kLongestLatencyNs))
@@ -305,7 +328,7 @@ class Extraction {
     } else {
       recorded.waits_for = stream_ends_.waited_for(op, call.begin);
     }
-    stream_ends_.last[op.stream] = {op.end, uint32_t(recording_.ops.size())};
+    stream_ends_.set({op.stream, op.end, uint32_t(recording_.ops.size())});
     device_end_ = std::max(device_end_, op.end);
     matched_ns_ += recorded.duration_ns;
     recording_.ops.push_back(recorded);
@@ -395,17 +418,17 @@ class Extraction {
   uint32_t stream_ended_before(const HostCall& call) const {
     uint32_t best = kNoStream;
     Ns latest = 0;
-    for (const auto& [stream, last] : stream_ends_.last) {
+    for (const StreamEnds::Last& last : stream_ends_.lately()) {
       if (last.end > call.end + kReturnSlackNs || last.end <= latest) continue;
       latest = last.end;
-      best = stream;
+      best = last.stream;
     }
     return best;
   }
 
   Ns ended(uint32_t stream) const {
-    auto found = stream_ends_.last.find(uint16_t(stream));
-    return found == stream_ends_.last.end() ? 0 : found->second.end;
+    const StreamEnds::Last* last = stream_ends_.find(uint16_t(stream));
+    return last ? last->end : 0;
   }
 
   void finish() {

@@ -48,16 +48,19 @@ const model::Loader* evaluation_loader(const RuleInput& input, const std::vector
 // Where the model is told to evaluate, of the first evaluation in which it is.
 std::string where_it_begins(const RuleInput& input, const std::vector<model::Phase>& phases) {
   const model::Thread& thread = input.process.threads[input.process.training_thread];
+  std::vector<model::TimeSpan> evaluations;  // as calls, in order of their begin
+  for (const model::Phase& phase : phases)
+    if (phase.kind == model::PhaseKind::kEvaluation) evaluations.push_back(phase.time);
+  auto evaluation = evaluations.begin();
   for (uint32_t i = 0; i < thread.calls.size(); ++i) {
     const model::HostCall& call = thread.calls[i];
     if (call.operation >= input.run.operations.size() ||
         input.run.operations[call.operation].name != model::kModuleEval)
       continue;
-    const bool is_in_evaluation = std::any_of(phases.begin(), phases.end(), [&](const model::Phase& phase) {
-      return phase.kind == model::PhaseKind::kEvaluation && call.begin >= phase.time.begin &&
-             call.begin < phase.time.end;
-    });
-    if (is_in_evaluation) return call_location(input.run, input.process, input.process.training_thread, i);
+    while (evaluation != evaluations.end() && evaluation->end <= call.begin) ++evaluation;
+    if (evaluation == evaluations.end()) break;
+    if (call.begin >= evaluation->begin)
+      return call_location(input.run, input.process, input.process.training_thread, i);
   }
   return "";
 }

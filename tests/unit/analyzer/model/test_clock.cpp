@@ -155,6 +155,16 @@ TEST(DeviceClock, KnowsAnotherToolsCounter) {
   }
 }
 
+// Each operation is looked for in all epochs.
+TEST(DeviceClock, HasFewEpochsWhateverItsSamplesSay) {
+  std::vector<ClockPoint> points;
+  std::mt19937 random(3);
+  for (Ns i = 0; i < 5000; ++i) points.push_back({uint64_t{random()} * 1000, i * kSecond, 10});
+  const DeviceClock clock(points);
+  EXPECT_GT(clock.steps(), 4000u);
+  EXPECT_LE(clock.epochs(), 65u);
+}
+
 TEST(DeviceClock, HostileSamplesDoNoHarm) {
   std::mt19937_64 random(7);
   for (int round = 0; round < 300; ++round) {

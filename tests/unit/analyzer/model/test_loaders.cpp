@@ -342,6 +342,19 @@ TEST_F(LoadersTest, WithoutIndicesRoundRobinIsAssumed) {
   }
 }
 
+// Each is described by all calls within it: of a million that lie in each other a million million.
+TEST_F(LoadersTest, OfFetchesInEachOtherOnlyTheOuterOnesAreDescribed) {
+  trace_.loader({.id = 900, .num_workers = 0});
+  Slots consumer;
+  consumer.host(start_, 1 * kMs, 1 * kMs + 500, 900, 0);
+  consumer.host(next_, 2 * kMs, 9 * kMs, 900, 0);
+  for (uint32_t i = 0; i < 200; ++i) record_fetch(consumer, 2 * kMs + 1000 * (i + 1), 6 * kMs, 0);
+  trace_.thread(0, kConsumerPid, consumer);
+  const auto run = build(trace_);
+  const auto& epoch = run.processes[0].epochs.at(0);
+  EXPECT_EQ(epoch.batches.at(0).fetch.begin, static_cast<Ns>(2 * kMs + 4000));  // the fourth
+}
+
 TEST_F(LoadersTest, HostileIndicesCostNoMemory) {
   Slots consumer;
   for (uint32_t i = 0; i < 100; ++i) {
