@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 SETUP := build/.setup-done
 
-.PHONY: help setup build tests test demo check frameworks bench gpu-acceptance torch-tests accuracy abroad tried torch-cuda asan tsan fmt install clean
+.PHONY: help setup build tests test demo check frameworks bench gpu-acceptance torch-tests accuracy abroad tried torch-cuda asan tsan fuzz fmt install clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -82,6 +82,9 @@ asan: $(SETUP)  ## unit tests under the address and undefined-behavior sanitizer
 tsan: $(SETUP)  ## unit tests under the thread sanitizer
 	@scripts/build.sh tsan
 	@$(PYTHON) scripts/run_tests.py --preset tsan --only ctest
+
+fuzz: build  ## analyze 2000 damaged traces of real runs (build/asan: GPUWATCH_BUILD=build/asan)
+	@$(PYTHON) scripts/fuzz_traces.py
 
 fmt: $(SETUP)  ## format the C++ sources
 	@scripts/check_format.sh --fix
