@@ -29,6 +29,7 @@ INJECTED = {
     "hooks/cudart": ["hooks/cupti", "hooks/stacks", "hooks/core", "libinject", "cuda"],
     "hooks/injection": ["hooks/cudart", "libinject"],
     "hooks/nccl": ["hooks/core", "libinject"],
+    "hooks/mpi": ["hooks/libc", "hooks/stacks", "hooks/core", "libinject"],
     "hooks/nvtx": ["hooks/core", "libinject"],
     "hooks/libc": ["hooks/stacks", "hooks/core", "libinject"],
     "hooks/python/interpreter": ["hooks/libc", "hooks/stacks", "hooks/core", "libinject"],

@@ -31,6 +31,7 @@ SOURCES = {
     "cudart": ("CUDA runtime", "symbol interposition", r"GW_CUDART(?:_WORDS)?\((?P<name>\w+), (?P<variants>\w+), (?P<op_class>\w+)"),
     "cupti": ("CUDA driver", "CUPTI callbacks", r"GW_DRIVER\((?P<name>\w+), (?P<op_class>\w+)"),
     "nccl": ("NCCL", "symbol interposition", r"GW_NCCL\((?P<name>\w+), \([^)]*\),\s*\([^)]*\),\s*(?P<op_class>\w+)"),
+    "mpi": ("MPI", "symbol interposition, recorded above the threshold", r"GW_MPI\((?P<name>\w+), \([^)]*\), \([^)]*\), (?P<op_class>\w+)"),
     "libc": ("libc", "symbol interposition, recorded above the threshold", r"GW_LIBC\([^,]+, (?P<name>\w+), \([^)]*\), \([^)]*\), (?P<op_class>\w+)"),
     "injection": ("Injection", "official injection protocols", r'GW_INJECTION\((?P<name>\w+), "(?P<op_class>[^"]+)"'),
     "nvtx": ("NVTX", "NVTX's own injection; ranges of 5 us and more", r'GW_NVTX_RANGE\(\w+, (?P<op_class>\w+), "(?P<name>[^"]+)"'),

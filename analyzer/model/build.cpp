@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <memory>
 #include <optional>
@@ -229,6 +230,24 @@ void note_torch(Run& run) {
       process.facts.try_emplace("torch", "");
 }
 
+// A launcher that tells ranks by arguments (mp.spawn) sets no variable, and Slurm's are then of the launcher:
+// torch.distributed knows.
+void note_process_groups(Run& run) {
+  const auto number = [](const Process& process, const char* fact) {
+    const auto found = process.facts.find(fact);
+    int value = -1;
+    if (found != process.facts.end())
+      std::from_chars(found->second.data(), found->second.data() + found->second.size(), value);
+    return value;
+  };
+  for (Process& process : run.processes) {
+    const int rank = number(process, "process_group.rank"), size = number(process, "process_group.size");
+    if (rank < 0 || size < 1) continue;
+    process.rank = rank;
+    process.world_size = size;
+  }
+}
+
 void Builder::link() {
   link_parents(run_);
   complete_worker_links(run_, tables_);
@@ -239,6 +258,7 @@ void Builder::link() {
   separate_ranks(run_);
   find_running(run_);
   note_torch(run_);
+  note_process_groups(run_);
 }
 
 Run Builder::build(const io::TraceSet& traces) {

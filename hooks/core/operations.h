@@ -16,6 +16,7 @@ namespace gpuwatch::hooks {
 // Pasted, because cuda.h makes macros of these names (cuMemAlloc is cuMemAlloc_v2 there).
 #define GW_DRIVER(name, op_class) GW_ROW(driver_##name, op_class, #name)
 #define GW_NCCL(name, params, args, op_class, ...) GW_ROW(name, op_class, #name)
+#define GW_MPI(name, params, args, op_class) GW_ROW(name, op_class, #name)
 #define GW_LIBC(ret, name, params, args, op_class, ...) GW_ROW(name, op_class, #name)
 #define GW_PYTHON(identifier, op_class, name) GW_ROW(identifier, op_class, name)
 #define GW_INJECTION(...)
@@ -49,6 +50,7 @@ static_assert(sizeof kOperations / sizeof kOperations[0] == static_cast<size_t>(
 #undef GW_CUDART_WORDS
 #undef GW_DRIVER
 #undef GW_NCCL
+#undef GW_MPI
 #undef GW_LIBC
 #undef GW_PYTHON
 #undef GW_INJECTION

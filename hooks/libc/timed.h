@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What every libc hook does around the real call: nothing while nothing is recorded; else time it, and record
-// it if it kept the thread waiting. Internal to hooks/libc. The wrappers hold no state of their own, so that
-// a forced unwind (pthread_cancel), a longjmp out of a signal handler or the end of the process may leave
-// them at any point: the recorder drops the abandoned level at the next leave. They are not noexcept for that
-// reason. errno is the real function's.
+// it if it kept the thread waiting. Internal to hooks/libc; hooks/mpi shares its threshold and its switch.
+// The wrappers hold no state of their own, so that a forced unwind (pthread_cancel), a longjmp out of a
+// signal handler or the end of the process may leave them at any point: the recorder drops the abandoned
+// level at the next leave. They are not noexcept for that reason. errno is the real function's.
 #pragma once
 
 #include <cerrno>

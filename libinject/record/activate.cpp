@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <initializer_list>
 
 #include "libinject/base/errno_guard.h"
 #include "libinject/base/futex_lock.h"
@@ -43,6 +44,17 @@ uint32_t cpus_allowed() noexcept {
   return count;
 }
 
+int first_number(std::initializer_list<const char*> names) noexcept {
+  for (const char* name : names)
+    if (const int number = environment_number(name); number >= 0) return number;
+  return -1;
+}
+
+// torchrun; Open MPI, MPICH and Intel's; srun, whose variable a process of another launcher may inherit.
+int rank_from_environment() noexcept {
+  return first_number({"RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID"});
+}
+
 void write_process(uint32_t parent_ordinal) noexcept {
   ProcessFields fields;
   fields.ordinal = g_ordinal;
@@ -63,10 +75,9 @@ void write_process(uint32_t parent_ordinal) noexcept {
   fields.run_id = intern(g_place->run_id.c_str());
   const char* user = std::getenv("USER");
   fields.user = intern(user ? user : "");
-  fields.rank = environment_number("RANK");
-  if (fields.rank < 0) fields.rank = environment_number("SLURM_PROCID");
-  fields.local_rank = environment_number("LOCAL_RANK");
-  fields.world_size = environment_number("WORLD_SIZE");
+  fields.rank = rank_from_environment();
+  fields.local_rank = first_number({"LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"});
+  fields.world_size = first_number({"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"});
   fields.cpu_count = cpus_allowed();
   put(fields);
 }
@@ -151,8 +162,7 @@ bool refuse(const char* what, const char* where, int error) noexcept {
 }
 
 bool create_file(RunPlace* place, int* error) noexcept {
-  int rank = environment_number("RANK");
-  if (rank < 0) rank = environment_number("SLURM_PROCID");
+  const int rank = rank_from_environment();
   const auto& config = runtime::config();
   // A process that recorded and then exec'd itself has the same pid and start time: its second file
   // gets a suffix.

@@ -199,6 +199,17 @@ def test_nccl(recorded, guests):
     assert trace.state("nccl") == "On"
 
 
+def test_mpi(recorded, guests):
+    """Calls that spin for the others. Of a thousand that nobody was late for, those that the CPU was taken from."""
+    trace = recorded([guests / "mpi"])
+    calls = [call for call in trace.all_calls if call.name.startswith("MPI_")]
+    late = [call for call in calls if call.name != "MPI_Barrier"]
+    assert [call.name for call in sorted(late, key=lambda call: call.begin_ns)] == ["MPI_Allreduce"] * 3 + ["MPI_Scatter"]
+    assert all(not call.failed and call.end_ns - call.begin_ns >= 2e6 for call in late)
+    assert len(calls) < 500
+    assert all(call.end_ns - call.begin_ns >= 49e3 for call in calls)
+
+
 def test_facts_about_the_machine(recorded, guests):
     facts = recorded([guests / "threads"]).facts()
     with open("/proc/meminfo") as meminfo:

@@ -17,6 +17,7 @@
 #include "hooks/python/pytorch/apply_to_process.h"
 #include "hooks/python/pytorch/debug_switches.h"
 #include "hooks/python/pytorch/intra_op_threads.h"
+#include "hooks/python/pytorch/process_group.h"
 #include "hooks/python/pytorch/step_usage.h"
 #include "hooks/stacks/stall_stacks.h"
 #include "libinject/base/compiler.h"
@@ -79,6 +80,7 @@ void end_step(const PyObject* optimizer, uint8_t flags) noexcept {
     context::maybe_sample(t_steps[t_depth].scope.begin);
     note_debug_switches(t_steps[t_depth].scope.begin);
     put_intra_op_threads();
+    note_process_group(t_steps[t_depth].scope.begin);
     apply_after_first_step();
     interrupt_if_asked();
   }
