@@ -120,7 +120,7 @@ TEST_F(CpuJobTest, WaitingForPeersIsCommunication) {
   run.texts[9] = "/home/u/train.py:5 main";
   const uint32_t gloo = thread("pt_gloo_runloop");
   call(gloo, OpClass::Poll, us(0), us(280));
-  call(gloo, OpClass::Poll, us(310), us(900));
+  call(gloo, OpClass::Poll, us(310), us(5000));
   for (const auto& [begin, text] : {std::pair{us(100), 7u}, {us(400), 8u}, {us(700), 9u}}) {
     call(main_, OpClass::Wait, begin, begin + us(200), "pthread_cond_wait");
     process().threads[main_].stacks.push_back({begin, text});
@@ -129,6 +129,53 @@ TEST_F(CpuJobTest, WaitingForPeersIsCommunication) {
   EXPECT_EQ(row.time(Category::CommHost), us(400));
   process().world_size = 1;
   EXPECT_EQ(attribute(0, {us(1000)}).time(Category::CommHost), 0);
+}
+
+// A thread of gloo waits for work, then for the peers, and then, done, for work again.
+class GlooTest : public CpuJobTest {
+ protected:
+  GlooTest() {
+    process().facts["python"] = "3.12.1";
+    run.texts[9] = "/home/u/train.py:5 main";
+  }
+  // The training thread waits from 100 to 300 ms; a collective begins at 90 and ends at `collective_ms`.
+  RankAttribution wait(double collective_ms, uint32_t text, const char* name = "pthread_cond_wait") {
+    const uint32_t gloo = thread("pt_gloo_runloop");
+    call(gloo, OpClass::Wait, test::ms(1), test::ms(90), "pthread_cond_wait");
+    call(gloo, OpClass::Wait, test::ms(91), test::ms(collective_ms - 1), "pthread_cond_wait");
+    call(gloo, OpClass::Wait, test::ms(collective_ms), test::ms(900), "pthread_cond_wait");
+    call(main_, OpClass::Wait, test::ms(100), test::ms(300), name);
+    if (text) process().threads[main_].stacks.push_back({test::ms(100), text});
+    return attribute(0, {test::ms(1000)});
+  }
+};
+
+// work.wait() of an asynchronous collective has no Python frame of torch's.
+TEST_F(GlooTest, WaitingInTheScriptsOwnLineIsCommunicationToo) {
+  process().world_size = 2;
+  EXPECT_EQ(wait(300, 9).time(Category::CommHost), test::ms(200));
+}
+
+// Stacks are rationed.
+TEST_F(GlooTest, WaitingWithoutAStackIsCommunicationToo) {
+  process().world_size = 2;
+  EXPECT_EQ(wait(300, 0).time(Category::CommHost), test::ms(200));
+}
+
+// Ranks that are told by arguments: no variable says how many there are.
+TEST_F(GlooTest, RanksNeedNoVariables) {
+  process().world_size = -1;
+  EXPECT_EQ(wait(300, 9).time(Category::CommHost), test::ms(200));
+}
+
+TEST_F(GlooTest, WaitingForAnotherThreadMeanwhileIsNone) {
+  process().world_size = 2;
+  EXPECT_EQ(wait(500, 9).time(Category::CommHost), 0);
+}
+
+TEST_F(GlooTest, WhatASingleProcessWaitsForIsNoPeer) {
+  process().world_size = 1;
+  EXPECT_EQ(wait(300, 9).time(Category::CommHost), 0);
 }
 
 TEST_F(CpuJobTest, WaitingForAThreadThatSleepsIsNoTransform) {
