@@ -4,9 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
+#include <numeric>
 
 #include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/job_gains.h"
 #include "analyzer/advise/no_gain.h"
 #include "analyzer/advise/own_data.h"
 #include "analyzer/advise/ranking.h"
@@ -143,12 +144,24 @@ void state_work_ahead(const RuleInput& input, Diagnosis& diagnosis) {
        true});
 }
 
+// Sentences that were added for a rank since there were `before` of them.
+void name_rank(const std::string& prefix, size_t before, std::vector<Limit>& limits) {
+  for (size_t i = before; i < limits.size() && !prefix.empty(); ++i) {
+    char& first = limits[i].sentence.at(0);
+    if (first >= 'A' && first <= 'Z') first = char(first - 'A' + 'a');
+    limits[i].sentence = prefix + limits[i].sentence;
+    limits[i].sentence[0] = char(limits[i].sentence[0] - 'a' + 'A');
+  }
+}
+
 // A share without a finding, and a first finding that is not about what the verdict names, are said.
 void state_unexplained(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
                        Diagnosis& diagnosis) {
-  const attribute::RankAttribution* rank = worst_rank(ranks);
+  const attribute::RankAttribution* rank = worst_rank(ranks, diagnosis.groups);
   if (!rank || rank->steps.size() < kLeastSteps) return;
+  const size_t before = diagnosis.limits.size();
   std::ranges::move(unexplained(run, *rank, diagnosis.findings), std::back_inserter(diagnosis.limits));
+  name_rank(rank_prefix(run, ranks, *rank), before, diagnosis.limits);
   const Finding* first = first_complaint(diagnosis.findings);
   const auto bound_by = diagnosis.verdict.bottleneck;
   if (!first || !bound_by || first->bottleneck == bound_by) return;
@@ -158,7 +171,94 @@ void state_unexplained(const model::Run& run, const std::vector<attribute::RankA
        true});
 }
 
+struct RankDiagnosis {
+  size_t row = 0;
+  std::vector<Finding> findings;
+  std::optional<predict::Prediction> together;
+  std::vector<std::string> no_gain;
+  std::string name;  // "rank 1" of several
+};
+
+// The one that the verdict is about comes first: what is said once is said of it.
+std::vector<size_t> rows_in_order(const std::vector<attribute::RankAttribution>& ranks,
+                                  const std::vector<attribute::StepGroup>& groups) {
+  std::vector<size_t> rows(ranks.size());
+  std::iota(rows.begin(), rows.end(), size_t{0});
+  const attribute::RankAttribution* worst = worst_rank(ranks, groups);
+  if (!worst) return rows;
+  const auto first = rows.begin() + (worst - ranks.data());
+  std::rotate(rows.begin(), first, first + 1);
+  return rows;
+}
+
+// What holds a late rank up may have a finding, whose advice is the job's: then that it is late is a note.
+void settle_straggler(std::vector<Finding>& findings) {
+  const auto straggler = std::ranges::find(findings, "straggler", &Finding::id);
+  if (straggler == findings.end() || !straggler->bottleneck) return;
+  const bool has_cause = std::ranges::any_of(findings, [&](const Finding& finding) {
+    return &finding != &*straggler && finding.is_complaint() && finding.bottleneck == straggler->bottleneck;
+  });
+  if (!has_cause) return;
+  straggler->severity = Severity::kInfo;
+  straggler->fix.summary.clear();
+  std::rotate(straggler, straggler + 1, findings.end());
+}
+
+RankDiagnosis diagnose_rank(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
+                            size_t row, Diagnosis& diagnosis) {
+  const attribute::RankAttribution& rank = ranks[row];
+  RankReplays replays;
+  if (rank.steps.size() >= kLeastSteps) replays = RankReplays(run, rank);
+  RuleInput input = make_input(run, rank, replays);
+  input.group = attribute::group_of(diagnosis.groups, row);
+  const std::optional<OwnData> own = own_data(input);
+  input.own_data = own ? &*own : nullptr;
+  auto [findings, together] = rank_findings(input);
+  const std::string prefix = rank_prefix(run, ranks, rank);
+  RankDiagnosis result{row, {}, together, without_gain(input, findings), prefix.substr(0, prefix.find(':'))};
+  const size_t before = diagnosis.limits.size();
+  if (auto limit = stall_without_setting(input, findings)) diagnosis.limits.push_back(std::move(*limit));
+  state_replay(input, findings, diagnosis);
+  state_work_ahead(input, diagnosis);
+  name_rank(prefix, before, diagnosis.limits);
+  settle_straggler(findings);
+  for (Finding& finding : findings) finding.timeline.reset();  // each as large as the recording
+  result.findings = std::move(findings);
+  return result;
+}
+
+// What the ranks of a group have is predicted for the job that they are; other ranks are jobs for themselves.
+void join(const std::vector<attribute::RankAttribution>& ranks, std::vector<RankDiagnosis> of_ranks,
+          Diagnosis& diagnosis) {
+  if (of_ranks.empty()) return;
+  const size_t first = of_ranks.front().row;
+  const attribute::StepGroup* group = attribute::group_of(diagnosis.groups, first);
+  diagnosis.together = of_ranks.front().together;
+  diagnosis.no_gain = std::move(of_ranks.front().no_gain);
+  diagnosis.no_gain_on = of_ranks.front().name;
+  if (group) {
+    std::vector<RankFindings> of_group;
+    for (RankDiagnosis& rank : of_ranks)
+      if (attribute::member_of(*group, rank.row)) of_group.push_back({rank.row, std::move(rank.findings)});
+    JobFindings of_job = for_whole_job(*group, ranks, std::move(of_group));
+    diagnosis.findings = std::move(of_job.findings);
+    diagnosis.together = of_job.together;
+  }
+  for (RankDiagnosis& rank : of_ranks)
+    if (!group || !attribute::member_of(*group, rank.row))
+      merge(diagnosis.findings, std::move(rank.findings));
+  const bool is_one_job = group && group->members.size() == of_ranks.size();
+  if (ranks.size() > 1 && !is_one_job) sort_by_recovery(diagnosis.findings);
+}
+
 }  // namespace
+
+std::string rank_prefix(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
+                        const attribute::RankAttribution& rank) {
+  const bool is_one = std::ranges::all_of(
+      ranks, [&](const attribute::RankAttribution& other) { return other.process == rank.process; });
+  return is_one ? "" : attribute::rank_name(run.processes.at(rank.process)) + ": ";
+}
 
 std::optional<predict::Prediction> what_if(const model::Run& run, const attribute::RankAttribution& rank,
                                            predict::LoaderSetting setting) {
@@ -179,24 +279,14 @@ std::optional<predict::Estimate> what_if_open(const model::Run& run, const attri
 Diagnosis diagnose(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks) {
   Diagnosis diagnosis;
   diagnosis.limits = limits(run, ranks);
-  for (const attribute::RankAttribution& rank : ranks) {
-    RankReplays replays;
-    if (rank.steps.size() >= kLeastSteps) replays = RankReplays(run, rank);
-    RuleInput input = make_input(run, rank, replays);
-    const std::optional<OwnData> own = own_data(input);
-    input.own_data = own ? &*own : nullptr;
-    auto [findings, together] = rank_findings(input);
-    if (!diagnosis.together) diagnosis.together = together;
-    if (diagnosis.no_gain.empty()) diagnosis.no_gain = without_gain(input, findings);
-    if (auto limit = stall_without_setting(input, findings)) diagnosis.limits.push_back(std::move(*limit));
-    state_replay(input, findings, diagnosis);
-    state_work_ahead(input, diagnosis);
-    merge(diagnosis.findings, std::move(findings));
-  }
-  if (ranks.size() > 1) sort_by_recovery(diagnosis.findings);
+  diagnosis.groups = attribute::step_groups(run, ranks);
+  std::vector<RankDiagnosis> of_ranks;
+  for (const size_t row : rows_in_order(ranks, diagnosis.groups))
+    of_ranks.push_back(diagnose_rank(run, ranks, row, diagnosis));
+  join(ranks, std::move(of_ranks), diagnosis);
   if (first_complaint(diagnosis.findings))
     std::erase_if(diagnosis.findings, [](const Finding& f) { return f.id == "healthy"; });
-  diagnosis.verdict = verdict(run, ranks, diagnosis.findings);
+  diagnosis.verdict = verdict(run, ranks, diagnosis.findings, diagnosis.groups);
   state_unexplained(run, ranks, diagnosis);
   return diagnosis;
 }

@@ -30,10 +30,14 @@ std::optional<predict::Prediction> what_if(const model::Run& run, const attribut
 std::optional<predict::Estimate> what_if_open(const model::Run& run, const attribute::RankAttribution& rank,
                                               predict::LoaderSetting setting);
 
-// The rank whose device is busy least: the verdict is its. Null if none has steps.
-const attribute::RankAttribution* worst_rank(const std::vector<attribute::RankAttribution>& ranks);
+// The rank that the others wait for, else the one whose device is busy least: the verdict is its. Null if
+// none has steps.
+const attribute::RankAttribution* worst_rank(const std::vector<attribute::RankAttribution>& ranks,
+                                             const std::vector<attribute::StepGroup>& groups);
 Verdict verdict(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
                 const std::vector<Finding>& findings);
+Verdict verdict(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
+                const std::vector<Finding>& findings, const std::vector<attribute::StepGroup>& groups);
 std::vector<Limit> limits(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks);
 
 }  // namespace gpuwatch::advise

@@ -14,6 +14,7 @@
 #include "analyzer/advise/change.h"
 #include "analyzer/attribute/attribution.h"
 #include "analyzer/attribute/category_set.h"
+#include "analyzer/attribute/step_group.h"
 #include "analyzer/model/run.h"
 #include "analyzer/predict/prediction.h"
 #include "analyzer/predict/stream_replay.h"
@@ -102,8 +103,14 @@ struct Diagnosis {
   std::vector<Finding> findings;                // in the order to apply them (ranking.h)
   std::optional<predict::Prediction> together;  // all predicted ones applied; none: fewer than two
   std::vector<std::string> no_gain;  // "more than 7 workers (<1%)", for the report's "no gain" line
+  std::string no_gain_on;            // "rank 1" of several; "": the job has one
   std::vector<Limit> limits;
   std::optional<predict::ReplayCheck> replay;  // of the unchanged run, the one that predictions rest on
+  std::vector<attribute::StepGroup> groups{};  // ranks that wait for each other in every step
 };
+
+// Of several ranks, which a sentence is about: "rank 1: "; "" where there is one.
+std::string rank_prefix(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
+                        const attribute::RankAttribution& rank);
 
 }  // namespace gpuwatch::advise

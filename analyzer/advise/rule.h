@@ -13,6 +13,7 @@
 #include "analyzer/advise/finding.h"
 #include "analyzer/attribute/attribution.h"
 #include "analyzer/attribute/category_set.h"
+#include "analyzer/attribute/step_group.h"
 #include "analyzer/predict/loader_replay.h"
 #include "analyzer/predict/producer_replay.h"
 #include "analyzer/predict/stream_replay.h"
@@ -40,6 +41,7 @@ struct RuleInput {
   const model::Process& process;
   const model::Device* device = nullptr;  // null: none, or none observed
   int ranks_on_host = 1;
+  const attribute::StepGroup* group = nullptr;  // ranks that it takes its steps with; null: none known
 
   const predict::LoaderReplayInput* loader = nullptr;       // null: no loader with known fetches
   const predict::ProducerReplayInput* producers = nullptr;  // null: the program has no loader threads

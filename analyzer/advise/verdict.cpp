@@ -17,6 +17,7 @@ using attribute::Bottleneck;
 using attribute::Category;
 using attribute::Group;
 using attribute::RankAttribution;
+using attribute::StepGroup;
 
 constexpr double kMostlyBusy = 0.8;  // the rest is below XProf's upper band
 constexpr double kBound = 0.05;      // XProf's lower band: below it a job is not bound by this
@@ -42,13 +43,19 @@ constexpr Loss kLosses[] = {
      "communication between ranks takes {} of each step"},
 };
 
+bool is_about(const model::Run& run, const RankAttribution& rank, const Finding& finding) {
+  const auto number = uint32_t(std::max(run.processes.at(rank.process).rank, 0));
+  return finding.ranks.empty() || std::ranges::find(finding.ranks, number) != finding.ranks.end();
+}
+
 // Of the step, what a change is expected to gain: the best finding's part, or half of what none explains,
 // which may be all of it or nothing.
 double recoverable(const model::Run& run, const RankAttribution& rank, const std::vector<Finding>& findings,
                    Bottleneck bottleneck) {
   double best = 0;
   for (const Finding& finding : findings)
-    if (finding.bottleneck == bottleneck) best = std::max(best, expected_recovery(finding));
+    if (finding.bottleneck == bottleneck && is_about(run, rank, finding))
+      best = std::max(best, expected_recovery(finding));
   if (bottleneck == Bottleneck::Compute) return best;
   return std::max(best, unexplained_share(run, rank, findings, bottleneck) / 2);
 }
@@ -190,28 +197,65 @@ double at_work(const RankAttribution& rank) {
   return rank.share(Group::DeviceBusy) + rank.share(Category::CommHost);
 }
 
-// Of several ranks, whose step the verdict is about.
+// Of several ranks, whose step the verdict is about, and who waits for it.
 std::string rank_words(const model::Run& run, const RankAttribution& rank,
-                       const std::vector<RankAttribution>& ranks) {
+                       const std::vector<RankAttribution>& ranks, const StepGroup* late) {
   const auto has_steps = [](const RankAttribution& each) { return !each.steps.empty(); };
   if (std::ranges::count_if(ranks, has_steps) < 2) return "";
-  return fmt::format(", on rank {}", std::max(run.processes.at(rank.process).rank, 0));
+  const std::string name = attribute::rank_name(run.processes.at(rank.process));
+  if (!late) return ", on " + name;
+  const size_t others = late->members.size() - 1;
+  std::string who = fmt::format("the other {} ranks wait", others);
+  for (const attribute::GroupMember& member : late->members)
+    if (others == 1 && member.process != rank.process)
+      who = attribute::rank_name(run.processes.at(member.process)) + " waits";
+  return fmt::format(", on {}; {} for it {} of each step", name, who,
+                     percent(late->late->others_wait_ms / late->step_ms));
+}
+
+// The group that waits for this rank; null if none does.
+const StepGroup* held_up_by(const std::vector<RankAttribution>& ranks, const std::vector<StepGroup>& groups,
+                            const RankAttribution& rank) {
+  const StepGroup* group = attribute::group_of(groups, size_t(&rank - ranks.data()));
+  return group && group->late && group->late_member()->process == rank.process ? group : nullptr;
+}
+
+// Without what the rank loses, the step is that of the rank that works longest.
+double job_ceiling(const std::vector<RankAttribution>& ranks, const StepGroup& group, Bottleneck bottleneck) {
+  attribute::OwnWork work;
+  for (const attribute::GroupMember& member : group.members) {
+    std::vector<double>& own_ms = work.emplace_back(member.own_ms);
+    for (size_t i = 0; i < own_ms.size(); ++i)
+      for (size_t c = 0; c < attribute::kCategoryCount; ++c)
+        if (attribute::kCategories[c].bottleneck == bottleneck)
+          own_ms[i] -= double(ranks[member.row].steps[member.steps[i]].times[c]) / 1e6;
+  }
+  const double least_ms = attribute::mean_step_ms(work);
+  return least_ms > 0 ? std::max(1.0, group.step_ms / least_ms) : 1;
 }
 
 }  // namespace
 
-const RankAttribution* worst_rank(const std::vector<RankAttribution>& ranks) {
+const RankAttribution* worst_rank(const std::vector<RankAttribution>& ranks,
+                                  const std::vector<StepGroup>& groups) {
   const RankAttribution* worst = nullptr;
   for (const RankAttribution& rank : ranks)
     if (!rank.steps.empty() && (!worst || at_work(rank) < at_work(*worst))) worst = &rank;
-  return worst;
+  if (!worst) return nullptr;
+  const StepGroup* group = attribute::group_of(groups, size_t(worst - ranks.data()));
+  return group && group->late ? &ranks[group->late_member()->row] : worst;
 }
 
 Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks,
                 const std::vector<Finding>& findings) {
+  return verdict(run, ranks, findings, attribute::step_groups(run, ranks));
+}
+
+Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks,
+                const std::vector<Finding>& findings, const std::vector<StepGroup>& groups) {
   for (const Finding& finding : findings)
     if (finding.verdict) return *finding.verdict;
-  const RankAttribution* rank = worst_rank(ranks);
+  const RankAttribution* rank = worst_rank(ranks, groups);
   if (!rank) return verdict_without_steps(run);
   if (rank->steps.size() < kLeastSteps)
     return verdict_with_few_steps(run.processes.at(rank->process), rank->steps.size());
@@ -237,13 +281,18 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
                         "calls of the host",
                         percent(rank->share(Category::Unknown))),
             1};
+  const StepGroup* late = held_up_by(ranks, groups, *rank);
   if (is_bound) {
     Verdict bound = bound_by(*rank, *loss);
-    bound.sentence += rank_words(run, *rank, ranks);
+    bound.sentence += rank_words(run, *rank, ranks, late);
+    if (late)
+      bound.ceiling_speedup = std::min(bound.ceiling_speedup, job_ceiling(ranks, *late, loss->bottleneck));
     return bound;
   }
   if (has_no_end(process)) return without_end(run, process, *rank);
-  return not_bound(process, *rank, findings);
+  Verdict free = not_bound(process, *rank, findings);
+  if (late) free.sentence += rank_words(run, *rank, ranks, late);
+  return free;
 }
 
 }  // namespace gpuwatch::advise

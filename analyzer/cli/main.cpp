@@ -99,7 +99,8 @@ struct Commands {
         ->check(CLI::Range(0.0, 1000.0));
     predict_command->add_option("--cores", predict.cores, "CPU cores that the job gets")
         ->check(CLI::Range(0.1, 4096.0));
-    predict_command->add_option("--rank", predict.rank, "of this rank (default: the first)");
+    predict_command->add_option("--rank", predict.rank,
+                                "of this rank (default: the one that the others wait for, else the first)");
     predict_command->add_flag("--json", predict.json, "print JSON (schema gpuwatch.prediction.v1)");
 
     lib_command = app.add_subcommand("lib", "print the library's path, for LD_PRELOAD=$(gpuwatch lib)");

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/job_gains.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/attribute/step_group.h"
 #include "analyzer/io/user_error.h"
 #include "analyzer/model/build.h"
 #include "analyzer/predict/loader_replay.h"
@@ -55,14 +57,32 @@ nlohmann::ordered_json setting_json(const predict::LoaderSetting& setting) {
 }
 
 std::string sentence(const predict::LoaderSetting& setting, const predict::Prediction& prediction,
-                     const predict::LoaderReplayInput& recording) {
+                     const predict::LoaderReplayInput& recording, const std::string& why_not) {
   std::string result = fmt::format("{}: {:.1f} -> {:.1f} ms a step ({:.1f}-{:.1f}), {:.2f}x\n",
                                    words(setting), prediction.now, prediction.value.expected,
                                    prediction.value.low, prediction.value.high, prediction.speedup.expected);
   const bool is_changed = !(setting == recording.setting);
   if (is_changed && prediction.speedup.expected < advise::kLeastSpeedup)
-    result += fmt::format("No gain: {}.\n", predict::limit_words(recording, setting));
+    result +=
+        fmt::format("No gain: {}.\n", why_not.empty() ? predict::limit_words(recording, setting) : why_not);
   return result;
+}
+
+// The rank that the others wait for; null if there is none.
+const attribute::RankAttribution* late_rank(const std::vector<attribute::RankAttribution>& ranks,
+                                            const std::vector<attribute::StepGroup>& groups) {
+  for (const attribute::StepGroup& group : groups)
+    if (group.late) return &ranks[group.late_member()->row];
+  return nullptr;
+}
+
+// Why a change on this row gains the job nothing; "" where it is not for its peers.
+std::string waits_words(const model::Run& run, const attribute::StepGroup& group, size_t row) {
+  if (!group.late || group.late_member()->row == row) return "";
+  const auto name = [&](const attribute::GroupMember& member) {
+    return attribute::rank_name(run.processes.at(member.process));
+  };
+  return fmt::format("{} waits for {}", name(*attribute::member_of(group, row)), name(*group.late_member()));
 }
 
 std::string open_words(const predict::LoaderSetting& setting, const predict::Estimate& range) {
@@ -82,7 +102,10 @@ std::string predict(const PredictOptions& options) {
   const auto is_wanted = [&](const attribute::RankAttribution& rank) {
     return !options.rank || std::max(run.processes.at(rank.process).rank, 0) == *options.rank;
   };
-  const auto rank = std::find_if(ranks.begin(), ranks.end(), is_wanted);
+  const std::vector<attribute::StepGroup> groups = attribute::step_groups(run, ranks);
+  auto rank = std::find_if(ranks.begin(), ranks.end(), is_wanted);
+  const attribute::RankAttribution* late = options.rank ? nullptr : late_rank(ranks, groups);
+  if (late && predict::extract_loader(run, *late)) rank = ranks.begin() + (late - ranks.data());
   if (rank == ranks.end())
     throw io::UserError("this run has no such rank with training steps; leave --rank out for the first one");
   const auto recording = predict::extract_loader(run, *rank);
@@ -92,7 +115,7 @@ std::string predict(const PredictOptions& options) {
         "a job that uses one");
 
   const predict::LoaderSetting setting = wanted(options, recording->setting);
-  const auto prediction = advise::what_if(run, *rank, setting);
+  auto prediction = advise::what_if(run, *rank, setting);
   if (!prediction && predict::check(*recording).trust() != predict::Trust::kCeilingOnly)
     throw io::UserError(
         "what this run leaves open about that setting is wider than the step itself, too much for a "
@@ -105,7 +128,11 @@ std::string predict(const PredictOptions& options) {
         "record 20 or more steady steps",
         100 * predict::check(*recording).error(), recording->steps));
   }
-  if (!options.json) return sentence(setting, *prediction, *recording);
+  const auto row = static_cast<size_t>(rank - ranks.begin());
+  const attribute::StepGroup* group = attribute::group_of(groups, row);
+  if (group) prediction = advise::for_whole_job(*group, ranks, row, *prediction);
+  if (!options.json)
+    return sentence(setting, *prediction, *recording, group ? waits_words(run, *group, row) : "");
   nlohmann::ordered_json result;
   result["schema"] = "gpuwatch.prediction.v1";
   result["setting"] = setting_json(setting);

@@ -316,6 +316,35 @@ Json prediction(const std::optional<predict::Prediction>& predicted) {
   return result;
 }
 
+// Ranks that wait for each other in every step: additive to the contract.
+Json rank_group(const Report& report, const attribute::StepGroup& group) {
+  const auto number = [&](const attribute::GroupMember& member) {
+    return std::max(report.run.processes.at(member.process).rank, 0);
+  };
+  Json result;
+  result["step_ms"] = group.step_ms;
+  result["steps"] = group.steps;
+  result["members"] = Json::array();
+  for (const attribute::GroupMember& member : group.members)
+    result["members"].push_back({{"rank", number(member)},
+                                 {"pid", report.run.processes.at(member.process).pid},
+                                 {"own_ms", group.step_ms - member.waiting_ms},
+                                 {"waiting_ms", member.waiting_ms},
+                                 {"waited_for_share", member.waited_for},
+                                 {"times_last", member.times_last}});
+  result["late"] = nullptr;
+  if (const auto& late = group.late)
+    result["late"] = {
+        {"rank", number(*group.late_member())},
+        {"by", late->bottleneck ? Json(attribute::words(*late->bottleneck)) : Json(nullptr)},
+        {"category", late->bottleneck ? Json(attribute::info(late->category).name) : Json(nullptr)},
+        {"own_ms", late->own_ms},
+        {"others_ms", late->others_ms},
+        {"others_wait_ms", late->others_wait_ms},
+        {"step_without_ms", group.step_without_ms(late->member)}};
+  return result;
+}
+
 const char* severity_name(advise::Severity severity) {
   switch (severity) {
     case advise::Severity::kInfo:
@@ -378,9 +407,14 @@ nlohmann::ordered_json json(const Report& report) {
   result["overhead"] = {{"estimated_share", overhead ? Json(*overhead) : Json(nullptr)}};
   result["ranks"] = Json::array();
   for (const attribute::RankAttribution& row : report.ranks) result["ranks"].push_back(rank(report, row));
+  result["rank_groups"] = Json::array();
+  for (const attribute::StepGroup& group : report.diagnosis.groups)
+    result["rank_groups"].push_back(rank_group(report, group));
   result["findings"] = Json::array();
   for (const advise::Finding& found : report.diagnosis.findings) result["findings"].push_back(finding(found));
   result["together"] = prediction(report.diagnosis.together);
+  result["no_gain"] = {{"on", text_or_null(report.diagnosis.no_gain_on)},
+                       {"changes", texts(report.diagnosis.no_gain)}};
   result["limits"] = Json::array();
   for (const advise::Limit& limit : report.diagnosis.limits)
     result["limits"].push_back(clean(limit.sentence));

@@ -2,9 +2,11 @@
 // The report for people, from top to bottom: verdict, the job, where a step goes, how it ended, findings,
 // what would not help, how far to trust it, what could not be seen, what to do next.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/early_end.h"
@@ -108,7 +110,8 @@ void write_job(Layout& layout, const Report& report, const RankAttribution& rank
   layout.blank();
   layout.paragraph(job_words(report, rank));
   const model::Process& process = report.run.processes.at(rank.process);
-  layout.paragraph(speed_words(rank, process));
+  const std::string speed = speed_words(rank, process);
+  if (!speed.empty()) layout.paragraph(advise::rank_prefix(report.run, report.ranks, rank) + speed);
   for (const std::string& words : applied_words(report.run, process))
     layout.labelled("applied", clean(words));
   for (const std::string& words : not_applied_words(process)) layout.labelled("not applied", clean(words));
@@ -119,13 +122,36 @@ void write_job(Layout& layout, const Report& report, const RankAttribution& rank
 void write_step(Layout& layout, const Report& report, const RankAttribution& rank) {
   constexpr size_t kBar = 10, kLeastWithBar = 60;
   layout.blank();
-  layout.paragraph("where a step goes");
+  const bool is_one = advise::rank_prefix(report.run, report.ranks, rank).empty();
+  layout.paragraph(is_one ? "where a step goes"
+                          : fmt::format("where a step of {} goes",
+                                        attribute::rank_name(report.run.processes.at(rank.process))));
   for (const StepRow& row : step_rows(report, rank)) {
     std::string head =
         fmt::format("  {:<14} {:>5} ms {:>3.0f}%  ", row.label, three_digits(row.ms), 100 * row.share);
     if (layout.width() >= kLeastWithBar)
       head += fmt::format("{:<{}}  ", std::string(size_t(std::lround(row.share * kBar)), '#'), kBar);
     layout.row(head, row.causes, columns(row.causes));
+  }
+}
+
+// Of ranks that wait for each other: what each works on its own, the slowest first.
+void write_ranks(Layout& layout, const Report& report) {
+  constexpr size_t kMost = 4;
+  for (const attribute::StepGroup& group : report.diagnosis.groups) {
+    std::vector<std::pair<double, std::string>> own;
+    for (const attribute::GroupMember& member : group.members)
+      own.emplace_back(group.step_ms - member.waiting_ms,
+                       attribute::rank_name(report.run.processes.at(member.process)));
+    std::ranges::stable_sort(own, [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::string words;
+    for (size_t i = 0; i < std::min(kMost, own.size()); ++i)
+      words += fmt::format("{}{} {} ms", i ? ", " : "", own[i].second, three_digits(own[i].first));
+    if (own.size() > kMost)
+      words += fmt::format(", {} more down to {} ms", own.size() - kMost, three_digits(own.back().first));
+    layout.blank();
+    layout.labelled("ranks", fmt::format("own work of a step, without waiting for other ranks: {}{}", words,
+                                         group.late ? "" : "; no rank is late again and again"));
   }
 }
 
@@ -249,8 +275,20 @@ std::string evidence_words(const Finding& finding) {
   return words;
 }
 
-void write_findings(Layout& layout, const advise::Diagnosis& diagnosis) {
+// "Ranks 0 and 2: ": whose finding it is, where the job has several.
+std::string ranks_words(const Report& report, const Finding& finding) {
+  if (finding.ranks.empty()) return "";
+  std::set<uint32_t> all;
+  for (const RankAttribution& rank : report.ranks)
+    all.insert(uint32_t(std::max(report.run.processes.at(rank.process).rank, 0)));
+  if (all.size() < 2) return "";
+  if (finding.ranks.size() == all.size()) return "All ranks: ";
+  return fmt::format("{} {}: ", finding.ranks.size() == 1 ? "Rank" : "Ranks", fmt::join(finding.ranks, ", "));
+}
+
+void write_findings(Layout& layout, const Report& report) {
   constexpr size_t kIndent = 3;
+  const advise::Diagnosis& diagnosis = report.diagnosis;
   size_t number = 0;
   bool is_after_another = false;
   for (const Finding& finding : diagnosis.findings) {
@@ -258,7 +296,7 @@ void write_findings(Layout& layout, const advise::Diagnosis& diagnosis) {
     layout.blank();
     const std::string fix = fix_words(finding, is_after_another && !finding.is_conditional);
     layout.both_ends(fmt::format("{}. {}", ++number, fix), gain_words(layout, finding), kIndent);
-    layout.paragraph(clean(finding.title), kIndent);
+    layout.paragraph(ranks_words(report, finding) + clean(finding.title), kIndent);
     layout.paragraph(evidence_words(finding), kIndent);
     if (finding.prediction && !finding.is_conditional) is_after_another = true;
   }
@@ -270,11 +308,12 @@ void write_findings(Layout& layout, const advise::Diagnosis& diagnosis) {
 // ---- closing lines
 // ------------------------------------------------------------------------------------------
 
-void write_notes(Layout& layout, const std::vector<Finding>& findings) {
-  for (const Finding& finding : findings) {
+void write_notes(Layout& layout, const Report& report) {
+  for (const Finding& finding : report.diagnosis.findings) {
     if (finding.is_complaint() || finding.id == "healthy") continue;
     const std::string fix = io::printable(finding.fix.summary, 512);
-    layout.labelled("note", clean(finding.title) + (fix.empty() ? "" : ". " + fix));
+    layout.labelled("note",
+                    ranks_words(report, finding) + clean(finding.title) + (fix.empty() ? "" : ". " + fix));
   }
 }
 
@@ -347,8 +386,10 @@ void write_limits(Layout& layout, const std::vector<advise::Limit>& limits, bool
 
 void write_closing(Layout& layout, const Report& report, bool has_steps, bool all_limits) {
   layout.blank();
-  write_notes(layout, report.diagnosis.findings);
-  layout.labelled("no gain", joined(report.diagnosis.no_gain));
+  write_notes(layout, report);
+  const std::string& on = report.diagnosis.no_gain_on;
+  const std::string no_gain = joined(report.diagnosis.no_gain);
+  layout.labelled("no gain", no_gain.empty() || on.empty() ? no_gain : on + ": " + no_gain);
   if (has_steps) layout.labelled("confidence", confidence_words(report));
   write_limits(layout, report.diagnosis.limits, all_limits);
   write_next(layout, report);
@@ -357,7 +398,7 @@ void write_closing(Layout& layout, const Report& report, bool has_steps, bool al
 }  // namespace
 
 const RankAttribution* shown_rank(const Report& report) {
-  const RankAttribution* worst = advise::worst_rank(report.ranks);
+  const RankAttribution* worst = advise::worst_rank(report.ranks, report.diagnosis.groups);
   return worst || report.ranks.empty() ? worst : &report.ranks.front();
 }
 
@@ -369,10 +410,11 @@ std::string text(const Report& report, TextStyle style) {
   const bool has_steps = rank && !rank->steps.empty();
   if (rank) write_job(layout, report, *rank);
   if (has_steps) write_step(layout, report, *rank);
+  if (has_steps) write_ranks(layout, report);
   if (rank && !has_steps) write_places(layout, report, *rank);
   if (has_steps && style.shows_kernels) write_kernels(layout, report, *rank);
   write_end(layout, report, style.is_verbose);
-  write_findings(layout, report.diagnosis);
+  write_findings(layout, report);
   write_closing(layout, report, has_steps, style.is_verbose);
   return layout.take();
 }

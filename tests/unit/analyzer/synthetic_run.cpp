@@ -113,6 +113,21 @@ void set_shares(Job& job, std::initializer_list<std::pair<Category, double>> sha
   }
 }
 
+Job join_ranks(const std::vector<Job>& jobs) {
+  Job all = jobs.front();
+  all.run.processes.clear();
+  all.ranks.clear();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    model::Process& process = all.run.processes.emplace_back(jobs[i].run.processes.front());
+    process.rank = int(i);
+    process.world_size = int(jobs.size());
+    process.pid += uint32_t(i);
+    all.ranks.push_back(jobs[i].ranks.front());
+    all.ranks.back().process = uint32_t(i);
+  }
+  return all;
+}
+
 size_t LoaderSchedule::warm_up_steps() const {
   return batches[1].asked - batches[0].asked > model::kWarmUpFactor * mean_step_ms(1) ? 1 : 0;
 }

@@ -23,6 +23,9 @@ struct Job {
 void set_steps(Job& job, const std::vector<model::TimeSpan>& steps);
 void set_shares(Job& job, std::initializer_list<std::pair<attribute::Category, double>> shares);
 
+// Ranks 0, 1, ... of one job, from jobs of one rank each.
+Job join_ranks(const std::vector<Job>& jobs);
+
 struct LoaderJob {
   int workers = 1;
   int prefetch_factor = 2;

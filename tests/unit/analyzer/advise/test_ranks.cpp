@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// Several ranks of one job: whose step the verdict is about, whose advice comes first, and what it gains the
+// job.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "analyzer/advise/job_gains.h"
+#include "found.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Bottleneck;
+using attribute::Category;
+
+constexpr double kStepMs = 240;
+
+// Its one worker takes 240 ms for a batch, which training waits for 180 ms.
+test::Job late_rank() {
+  return test::make_loader_job({.workers = 1,
+                                .batches = 100,
+                                .service_ms = [](size_t) { return kStepMs; },
+                                .think_ms = [](size_t) { return 60.0; }});
+}
+
+// Its data is there at once; it works `own_ms` of a step and waits for its peer the rest of it.
+test::Job waiting_rank(double own_ms, double step_ms = kStepMs) {
+  test::Job job = test::make_loader_job({.workers = 1,
+                                         .batches = 100,
+                                         .service_ms = [](size_t) { return 1.0; },
+                                         .think_ms = [=](size_t) { return step_ms; }});
+  test::set_shares(job, {{Category::CommHost, 1 - own_ms / step_ms}});
+  return job;
+}
+
+bool is_said(const Diagnosis& diagnosis, const std::string& words) {
+  return std::ranges::any_of(
+      diagnosis.limits, [&](const Limit& limit) { return limit.sentence.find(words) != std::string::npos; });
+}
+
+// Where rank 0 came first, its "more workers gain nothing" stood under the verdict of rank 1.
+TEST(Ranks, TheAdviceIsTheLateRanks) {
+  for (const size_t late : {0u, 1u}) {
+    std::vector<test::Job> jobs = {waiting_rank(60), waiting_rank(60)};
+    jobs[late] = late_rank();
+    const test::Job job = test::join_ranks(jobs);
+    const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+    const std::string name = "rank " + std::to_string(late), other = "rank " + std::to_string(1 - late);
+    EXPECT_EQ(diagnosis.verdict.id, "input-bound");
+    EXPECT_NE(diagnosis.verdict.sentence.find("on " + name + "; " + other + " waits for it 75% of each step"),
+              std::string::npos)
+        << diagnosis.verdict.sentence;
+    const Finding* first = first_complaint(diagnosis.findings);
+    ASSERT_TRUE(first);
+    EXPECT_EQ(first->id, "dataloader-workers");
+    EXPECT_EQ(first->ranks, std::vector<uint32_t>{uint32_t(late)});
+    EXPECT_EQ(diagnosis.no_gain_on, name);
+    const Finding* straggler = find(diagnosis, "straggler");
+    ASSERT_TRUE(straggler);
+    EXPECT_FALSE(straggler->is_complaint());  // its cause has a finding
+    EXPECT_NE(straggler->title.find("the other ranks wait for " + name + " 75%"), std::string::npos)
+        << straggler->title;
+  }
+}
+
+TEST(Ranks, AGainEndsAtTheNextRanksOwnWork) {
+  for (const double own_ms : {60.0, 100.0, 150.0}) {
+    const test::Job job = test::join_ranks({waiting_rank(own_ms), late_rank()});
+    const Found workers(job, "dataloader-workers");
+    ASSERT_TRUE(workers);
+    ASSERT_TRUE(workers->prediction);
+    EXPECT_NEAR(workers->prediction->now, kStepMs, 3);
+    EXPECT_NEAR(workers->prediction->value.expected, own_ms, 3) << own_ms;
+    EXPECT_NEAR(workers->prediction->speedup.expected, kStepMs / own_ms, 0.2);
+    EXPECT_LE(workers->prediction->value.low, workers->prediction->value.expected);
+    EXPECT_GE(workers->prediction->value.high, workers->prediction->value.expected);
+  }
+}
+
+TEST(Ranks, TheCeilingOfTheVerdictIsTheJobs) {
+  const test::Job job = test::join_ranks({waiting_rank(120), late_rank()});
+  EXPECT_NEAR(diagnose(job.run, job.ranks).verdict.ceiling_speedup, 2, 0.05);
+}
+
+TEST(Ranks, OfFourRanksOneIsLate) {
+  const test::Job job = test::join_ranks({waiting_rank(60), waiting_rank(70), late_rank(), waiting_rank(80)});
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  EXPECT_NE(diagnosis.verdict.sentence.find("on rank 2; the other 3 ranks wait for it"), std::string::npos)
+      << diagnosis.verdict.sentence;
+  EXPECT_NEAR(find(diagnosis, "dataloader-workers")->prediction->value.expected, 80, 3);
+}
+
+TEST(Ranks, EqualRanksKeepTheirGain) {
+  const test::Job alone = late_rank();
+  const Found of_one(alone, "dataloader-workers");
+  std::vector<test::Job> jobs = {late_rank(), late_rank()};
+  for (test::Job& job : jobs)
+    test::set_shares(job, {{Category::InputTransform, 0.75}, {Category::CommHost, 0.02}});
+  const test::Job job = test::join_ranks(jobs);
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* of_both = find(diagnosis, "dataloader-workers");
+  ASSERT_TRUE(of_one && of_both);
+  EXPECT_EQ(of_both->ranks, (std::vector<uint32_t>{0, 1}));
+  EXPECT_NEAR(of_both->prediction->value.expected, of_one->prediction->value.expected, 4);
+  EXPECT_FALSE(find(diagnosis, "straggler"));
+  EXPECT_EQ(diagnosis.verdict.sentence.find("wait for it"), std::string::npos);
+}
+
+// Nothing says why a rank computes longer than the others, and that is its finding.
+TEST(Ranks, ARankLateByComputingIsAComplaint) {
+  for (const bool has_device : {false, true}) {
+    const Category waiting = has_device ? Category::CommUnsplit : Category::CommHost;
+    const auto rank = [&] {
+      return has_device ? test::make_device_job({{.gap_us = 10, .device_us = 90'000}}, 60)
+                        : waiting_rank(kStepMs);
+    };
+    test::Job other = rank(), late = rank();
+    test::set_shares(other, {{waiting, 0.5}});
+    test::set_shares(late, {});
+    const test::Job job = test::join_ranks({other, late});
+    const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+    const Finding* straggler = find(diagnosis, "straggler");
+    ASSERT_TRUE(straggler);
+    EXPECT_TRUE(straggler->is_complaint());
+    EXPECT_EQ(straggler->ranks, std::vector<uint32_t>{1});
+    EXPECT_EQ(straggler->bottleneck, Bottleneck::Compute);
+    EXPECT_NEAR(*straggler->ceiling_speedup, 2, 0.05);
+    EXPECT_NE(diagnosis.verdict.id, "comm-bound");
+    EXPECT_NE(diagnosis.verdict.id, "healthy");
+    EXPECT_NE(diagnosis.verdict.sentence.find("on rank 1; rank 0 waits for it 50% of each step"),
+              std::string::npos)
+        << diagnosis.verdict.sentence;
+    EXPECT_FALSE(find(diagnosis, "exposed-communication"));
+  }
+}
+
+TEST(Ranks, LimitsNameTheirRank) {
+  test::Job late = late_rank();
+  test::set_shares(late, {{Category::HostCompute, 0.5}});
+  const test::Job job = test::join_ranks({waiting_rank(60), late});
+  EXPECT_TRUE(is_said(diagnose(job.run, job.ranks), "Rank 1: no rule explains 50% of each step"));
+}
+
+// ---- gains of findings that are made up
+
+Finding predicted(const char* id, uint32_t rank, double now, double after, Bottleneck about) {
+  Finding finding;
+  finding.id = id;
+  finding.ranks = {rank};
+  finding.bottleneck = about;
+  finding.explains = about;
+  predict::Prediction prediction;
+  prediction.now = now;
+  prediction.value = {after * 0.97, after, after * 1.03};
+  prediction.speedup = {now / prediction.value.high, now / after, now / prediction.value.low};
+  finding.prediction = finding.alone = prediction;
+  return finding;
+}
+
+class JobGains : public testing::Test {
+ protected:
+  // Rank 1 comes last by 180 ms.
+  test::Job job_ = test::join_ranks({waiting_rank(60), late_rank()});
+  std::vector<attribute::StepGroup> groups_ = attribute::step_groups(job_.run, job_.ranks);
+  JobFindings settle(std::vector<Finding> late, std::vector<Finding> waiting) {
+    return for_whole_job(groups_.at(0), job_.ranks, {{1, std::move(late)}, {0, std::move(waiting)}});
+  }
+};
+
+TEST_F(JobGains, OfARankThatWaitsThereAreNone) {
+  EXPECT_TRUE(settle({}, {predicted("a", 0, 240, 200, Bottleneck::Compute)}).findings.empty());
+  Finding bound = predicted("a", 0, 240, 200, Bottleneck::Communication);
+  bound.prediction = bound.alone = std::nullopt;
+  bound.ceiling_speedup = 4;
+  EXPECT_TRUE(settle({}, {bound}).findings.empty());
+}
+
+// Once the late rank is on time, the next one's own work is the step.
+TEST_F(JobGains, ComeOneAfterTheOther) {
+  const JobFindings job = settle({predicted("a", 1, 240, 50, Bottleneck::Input)},
+                                 {predicted("b", 0, 240, 220, Bottleneck::Compute)});
+  ASSERT_EQ(job.findings.size(), 2u);
+  EXPECT_NEAR(job.findings[0].prediction->value.expected, 60, 1);
+  EXPECT_NEAR(job.findings[1].prediction->now, 60, 1);
+  EXPECT_NEAR(job.findings[1].prediction->value.expected, 50, 1);
+  ASSERT_TRUE(job.together);
+  EXPECT_NEAR(job.together->now, 240, 1);
+  EXPECT_NEAR(job.together->value.expected, 50, 1);
+}
+
+// One setting of the script is that of all ranks: who has less of the same gains less.
+TEST_F(JobGains, OfAChangeThatAllRanksMake) {
+  test::set_shares(job_, {{Category::CommHost, 0.5}, {Category::InputTransform, 0.25}});  // rank 0
+  groups_ = attribute::step_groups(job_.run, job_.ranks);
+  const JobFindings job = settle({predicted("a", 1, 240, 60, Bottleneck::Input)}, {});
+  ASSERT_EQ(job.findings.size(), 1u);
+  EXPECT_NEAR(job.findings[0].prediction->value.expected, 60, 2);  // and not rank 0's 120
+}
+
+TEST_F(JobGains, LeaveWhatIsNotAboutStepsAlone) {
+  Finding of_the_run = predicted("a", 0, 240, 200, Bottleneck::Compute);
+  of_the_run.is_of_the_run = true;
+  Finding note = predicted("b", 0, 240, 200, Bottleneck::Compute);
+  note.severity = Severity::kInfo;
+  EXPECT_EQ(settle({}, {of_the_run, note}).findings.size(), 2u);
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise
