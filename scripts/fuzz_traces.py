@@ -142,6 +142,7 @@ def record(build, scratch):
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("GPUWATCH_", "GWSIM_", "LD_"))}
     for name, (command, settings) in runs.items():
         out = scratch / "recorded" / name
+        out.parent.mkdir(exist_ok=True)
         environment = {**clean, "LD_PRELOAD": build / "lib/libgpuwatch.so", "GPUWATCH_OUT": out, **settings}
         done = subprocess.run(
             [str(word) for word in command], env={key: str(value) for key, value in environment.items()},

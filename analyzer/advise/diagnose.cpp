@@ -222,7 +222,6 @@ RankDiagnosis diagnose_rank(const model::Run& run, const std::vector<attribute::
   state_work_ahead(input, diagnosis);
   name_rank(prefix, before, diagnosis.limits);
   settle_straggler(findings);
-  for (Finding& finding : findings) finding.timeline.reset();  // each as large as the recording
   result.findings = std::move(findings);
   return result;
 }
@@ -244,9 +243,13 @@ void join(const std::vector<attribute::RankAttribution>& ranks, std::vector<Rank
     diagnosis.findings = std::move(of_job.findings);
     diagnosis.together = of_job.together;
   }
+  // A further GPU of a member's process has that member's findings, not yet those of the whole job.
+  const auto is_members = [&](size_t row) {
+    return group && std::ranges::find(group->members, ranks[row].process, &attribute::GroupMember::process) !=
+                        group->members.end();
+  };
   for (RankDiagnosis& rank : of_ranks)
-    if (!group || !attribute::member_of(*group, rank.row))
-      merge(diagnosis.findings, std::move(rank.findings));
+    if (!is_members(rank.row)) merge(diagnosis.findings, std::move(rank.findings));
   const bool is_one_job = group && group->members.size() == of_ranks.size();
   if (ranks.size() > 1 && !is_one_job) sort_by_recovery(diagnosis.findings);
 }

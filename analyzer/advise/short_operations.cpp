@@ -19,6 +19,9 @@ void name_remedy(Finding& finding, const RuleInput& input, const model::Framewor
     finding.fix.change = NamedChange{std::move(words->setting), std::move(words->value)};
     finding.fix.summary = std::move(words->summary);
     finding.fix.snippet = std::move(words->snippet);
+  } else if (!is_torch) {
+    finding.fix.change = NamedChange{"operations", "fewer"};
+    finding.fix.summary = "Compile the training step as one function, so that Python makes one call a step";
   } else if (python.optimizer > kMostOfIt) {
     finding.fix.change = NamedChange{"optimizer", "fused=True"};
     finding.fix.summary = "Use the optimizer with fused=True: one operation for all parameters";
@@ -45,11 +48,11 @@ std::optional<Finding> short_operations(const Rule& rule, const RuleInput& input
                      : python->framework == "tensorflow" ? "TensorFlow"
                                                          : "JAX";
   finding.title = fmt::format(
-      "Launch-bound: the training thread executes Python of {} for {:.0f}% of each step, between operations "
-      "too short to fill it",
-      name, 100 * share);
-  finding.evidence = {{"seen to execute the framework's Python", 100 * share, "% of each step"},
-                      {"such code", share * input.rank.mean_step_ms(), "ms a step"},
+      "Launch-bound: {:.0f}% of each step goes into short operations that Python of {} calls one after "
+      "another",
+      100 * share, name);
+  finding.evidence = {{"seen among the framework's short operations", 100 * share, "% of each step"},
+                      {"such operations", share * input.rank.mean_step_ms(), "ms a step"},
                       {"of that in the optimizer", 100 * python->optimizer, "%"},
                       {"stack samples", double(python->samples), "of the training thread"}};
   if (!python->caller.file.empty()) finding.fix.location = python->caller.location();

@@ -59,8 +59,8 @@ bool PeerWait::ended_collective(const HostCall& call) const {
     const size_t last = activity.index_at(call.end + kWakeUp);
     for (size_t i = last + 1; i-- > 0 && activity[i].end > call.begin;) {
       const Stretch stretch = activity[i];
-      if (stretch.call == model::kNone && stretch.begin > call.begin && stretch.end >= call.end - kWakeUp)
-        return true;
+      const bool is_within = stretch.begin > call.begin && stretch.begin < call.end;
+      if (stretch.call == model::kNone && is_within && stretch.end >= call.end - kWakeUp) return true;
       if (stretch.end < call.end - kWakeUp) break;
     }
   }

@@ -29,6 +29,12 @@ bool overlap(model::TimeSpan a, model::TimeSpan b) {
   return 2 * common > std::min(a.length(), b.length());
 }
 
+// One launcher starts the ranks of a host: two jobs of a sweep may be as long, at the same time.
+bool may_be_one_job(const model::Process& a, const model::Process& b) {
+  if (a.world_size != b.world_size || b.world_size == 1) return false;
+  return a.host != b.host || a.parent_pid == b.parent_pid;
+}
+
 // Rows of one job at one time, each rank once: a restarted rank has another process.
 std::vector<std::vector<size_t>> rows_at_one_time(const model::Run& run,
                                                   const std::vector<RankAttribution>& rows) {
@@ -40,7 +46,8 @@ std::vector<std::vector<size_t>> rows_at_one_time(const model::Run& run,
     seen.push_back(rows[i].process);
     const int rank = run.processes.at(rows[i].process).rank;
     const auto fits = [&](const std::vector<size_t>& set) {
-      return overlap(span_of(run, rows[set.front()]), span_of(run, rows[i])) &&
+      return may_be_one_job(run.processes.at(rows[set.front()].process), run.processes.at(rows[i].process)) &&
+             overlap(span_of(run, rows[set.front()]), span_of(run, rows[i])) &&
              std::ranges::none_of(set, [&](size_t other) {
                return rank >= 0 && run.processes.at(rows[other].process).rank == rank;
              });

@@ -242,7 +242,8 @@ void note_process_groups(Run& run) {
   };
   for (Process& process : run.processes) {
     const int rank = number(process, "process_group.rank"), size = number(process, "process_group.size");
-    if (rank < 0 || size < 1) continue;
+    // A group of one that each rank makes for itself says nothing of the others.
+    if (rank < 0 || size < 1 || (size == 1 && process.rank >= 0)) continue;
     process.rank = rank;
     process.world_size = size;
   }

@@ -81,7 +81,8 @@ std::optional<FrameworkPython> framework_python(const Run& run, const Process& p
       std::ranges::max_element(tally.by_framework, {}, [](const auto& entry) { return entry.second; })->first;
   python.optimizer = tally.optimizer / tally.framework;
   python.in_graph = tally.in_graph / tally.framework;
-  if (const auto by_share = tally.callers.by_share(); !by_share.empty()) python.caller = by_share.front().frame;
+  if (const auto by_share = tally.callers.by_share(); !by_share.empty())
+    python.caller = by_share.front().frame;
   return python;
 }
 

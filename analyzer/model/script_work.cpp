@@ -176,9 +176,12 @@ struct WorkTally {
 };
 
 ScriptWork summed(const WorkTally& tally, size_t samples) {
-  ScriptWork work{samples, sampled_share((tally.libraries + tally.own) / tally.all, double(samples)), "", {},
-                  sampled_share(tally.backward / tally.all, double(samples))};
   const bool is_own = tally.own > tally.libraries;
+  ScriptWork work{samples,
+                  sampled_share((is_own ? tally.own : tally.libraries) / tally.all, double(samples)),
+                  "",
+                  {},
+                  sampled_share(tally.backward / tally.all, double(samples))};
   if (!is_own)
     work.library =
         std::ranges::max_element(tally.by_library, {}, [](const auto& entry) { return entry.second; })->first;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Work of the script that is no part of the model, where no hook tells the two apart: the training thread was
-// seen in a library that computes no model, or to execute the script's own Python, line after line, called from
-// the script and not from within a module's forward, a backward or an optimizer, and neither to make data nor to
-// wait for them. What one long call into C does, of NumPy as of PyTorch, cannot be told apart: it leaves no
-// frame. Pure.
+// seen in a library that computes no model, or in the script's own lines, one short operation after another,
+// called from the script and not from within a module's forward, a backward or an optimizer, and neither to
+// make data nor to wait for them. What one long call into C does, of NumPy as of PyTorch, cannot be told
+// apart: it leaves no frame. Pure.
 #pragma once
 
 #include <optional>
@@ -44,9 +44,10 @@ std::optional<StackFrame> own_line(const std::vector<StackFrame>& frames);
 
 struct ScriptWork {
   size_t samples = 0;   // of the training thread
-  SampledShare share;   // of them, in such work
-  std::string library;  // that most of it was in; empty: the script's own lines
-  // The line that called it most often, or the function of those lines; without a file where no stack shows one.
+  SampledShare share;   // of them, in libraries or in the script's own lines, whichever is more
+  std::string library;  // that most of it was in; empty: it is the script's own lines
+  // The line that called it most often, or the function of those lines; without a file where no stack shows
+  // one.
   StackFrame caller;
   SampledShare backward;  // in the backward pass: operations that belong to the loss have their part of it
 };

@@ -174,9 +174,10 @@ void keep_end(ReplayEpoch& epoch) {
   constexpr size_t kMostLookedAt = 10 * kLongEpoch;
   const size_t all = epoch.batches.size();
   if (all <= kLongEpoch) return;
-  size_t first = all;
-  for (size_t counted = 0; first > 0 && counted < kMostBatches && all - first < kMostLookedAt; --first)
+  size_t first = all, counted = 0;
+  for (; first > 0 && counted < kMostBatches && all - first < kMostLookedAt; --first)
     counted += epoch.batches[first - 1].counted;
+  if (counted == 0) return;
   const size_t begin = first > kSettling ? first - kSettling : 0;
   if (begin == 0) return;
   epoch.batches.erase(epoch.batches.begin(), epoch.batches.begin() + ptrdiff_t(begin));

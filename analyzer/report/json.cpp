@@ -319,7 +319,8 @@ Json prediction(const std::optional<predict::Prediction>& predicted) {
 // Ranks that wait for each other in every step: additive to the contract.
 Json rank_group(const Report& report, const attribute::StepGroup& group) {
   const auto number = [&](const attribute::GroupMember& member) {
-    return std::max(report.run.processes.at(member.process).rank, 0);
+    const int rank = report.run.processes.at(member.process).rank;
+    return rank < 0 ? Json(nullptr) : Json(rank);
   };
   Json result;
   result["step_ms"] = group.step_ms;

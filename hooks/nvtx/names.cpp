@@ -19,7 +19,7 @@ constexpr const char kTooManyNames[] = GW_INCOMPLETE "NVTX ranges lack their nam
 constexpr const char kTooManyHandles[] =
     GW_INCOMPLETE "NVTX ranges lack their name or domain: more than 3072 are registered";
 constexpr const char kTooManyCategories[] =
-    GW_INCOMPLETE "NVTX ranges lack the name of their category: more than 768 have one";
+    GW_INCOMPLETE "NVTX ranges may lack the name of their category: more than 768 have one";
 constexpr const char kTooManyThreads[] =
     GW_INCOMPLETE "threads lack their name in NVTX: more than 192 were named before recording began";
 

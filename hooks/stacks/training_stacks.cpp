@@ -63,20 +63,35 @@ void sleep_ns(uint64_t ns) noexcept {
   base::raw_syscall(SYS_futex, base::address(&g_phase), FUTEX_WAIT_PRIVATE, kRunning, base::address(&limit));
 }
 
-// Whether the thread executes Python: then it is elsewhere, or works on other values, within kWatchedNs. In one
-// call into C it stays where it was. PyTorch's small operations take 2 to 30 us; one that computes a model on a
-// CPU takes longer than this. A thread that has to wait for a CPU seems to be in such a call.
-bool is_interpreting(unwind::ForeignMemory& memory, const unwind::PythonRuntime& python,
-                     uint64_t thread_state) noexcept {
-  constexpr uint64_t kWatchedNs = 300'000, kLooks = 3;
-  unwind::PythonPosition before, now;
-  if (!unwind::read_position(memory, python, thread_state, before)) return false;
-  for (uint64_t look = 0; look < kLooks; ++look) {
-    sleep_ns(kWatchedNs / kLooks);
-    if (!unwind::read_position(memory, python, thread_state, now)) return false;
-    if (now != before) return true;
+// It moves on within kShortNs, in its Python code or to other values that the same instruction works on; the
+// new position is then in `at`. Looks without sleeping: a timer is 50 us late. A look that came late, because
+// this thread had no CPU, says nothing.
+bool moves_on(unwind::ForeignMemory& memory, const unwind::PythonRuntime& python, uint64_t thread_state,
+              unwind::PythonPosition& at) noexcept {
+  constexpr uint64_t kShortNs = 10'000, kLateNs = 50'000;  // on a busy machine one look may take 20 us
+  const unwind::PythonPosition before = at;
+  const uint64_t begin_ns = base::monotonic_ns();
+  uint64_t elapsed_ns = 0;
+  while (elapsed_ns < kShortNs) {
+    if (!unwind::read_position(memory, python, thread_state, at)) return false;
+    elapsed_ns = base::monotonic_ns() - begin_ns;
+    if (at != before) return elapsed_ns < kLateNs;
   }
   return false;
+}
+
+// Whether the thread is among short operations that Python calls one after the other. In a longer call into C
+// it stays where it was. Asked three times in a row: once, of operations of 0.1 ms one time in ten would show
+// the end of one. PyTorch's smallest operations take 2 to 10 us, those that compute a model on a CPU mostly
+// more. A thread that has to wait for a CPU seems to be in a long call.
+bool is_interpreting(unwind::ForeignMemory& memory, const unwind::PythonRuntime& python,
+                     uint64_t thread_state) noexcept {
+  constexpr int kTimes = 3;
+  unwind::PythonPosition at;
+  if (!unwind::read_position(memory, python, thread_state, at)) return false;
+  for (int time = 0; time < kTimes; ++time)
+    if (!moves_on(memory, python, thread_state, at)) return false;
+  return true;
 }
 
 // False where it never will be possible.
@@ -94,10 +109,12 @@ bool sample(uint32_t pid, uint64_t interval_ns, uint32_t& failures) noexcept {
     return false;
   }
   failures = 0;
+  // Before the stack is written down, which takes 50 us the first time: by then the thread may be elsewhere.
+  const Op op =
+      is_interpreting(memory, python, thread_state) ? Op::python_interpreting : Op::python_optimizer_step;
   const uint32_t text = intern_stack(memory, python, stack);
   if (!text) return true;
   put_state({trace::SourceState::On});
-  const Op op = is_interpreting(memory, python, thread_state) ? Op::python_interpreting : Op::python_optimizer_step;
   record::worker_stack(id(op), now, base::ticks_of_ns(interval_ns), text, pid);
   return true;
 }

@@ -213,10 +213,15 @@ GW_COLD bool read_position(ForeignMemory& memory, const PythonRuntime& python, u
                            PythonPosition& to) noexcept {
   memory.forget();
   to.frame = innermost_frame(memory, python.layout, thread_state);
-  // The last frame of a block of Python's stack may be shorter, and nothing mapped behind the block.
-  const uint64_t to_page_end = kPageBytes - to.frame % kPageBytes;
+  // The last frame of a block of Python's stack may have fewer values, and nothing mapped behind the block.
+  const uint64_t members_end = to.frame + python.layout.frame_size;
+  const uint64_t to_page_end = (members_end + kPageBytes - 1) / kPageBytes * kPageBytes - to.frame;
   const size_t bytes = to_page_end < PythonPosition::kBytes ? to_page_end : PythonPosition::kBytes;
-  return to.frame != 0 && memory.read(to.frame, to.bytes, bytes);
+  if (to.frame == 0 || !memory.read(to.frame, to.bytes, bytes)) return false;
+  // A generator's frame lies in an object of its own, beyond whose end are those of other threads.
+  const size_t own = python.layout.frame_size;
+  if (is_generators(python.layout, to.bytes)) std::memset(to.bytes + own, 0, sizeof to.bytes - own);
+  return true;
 }
 
 uint64_t main_thread_state(ForeignMemory& memory, const PythonRuntime& python) noexcept {

@@ -49,8 +49,9 @@ bool capture(ForeignMemory& memory, const PythonRuntime& python, uint64_t thread
 bool capture_running(ForeignMemory& memory, const PythonRuntime& python, uint64_t thread_state,
                      PythonStack& to) noexcept;
 
-// What changes when a thread executes Python, and does not while it is in one call into C: its innermost frame,
-// that frame's instruction and, where one instruction is executed again and again, the values it works on.
+// What changes when a thread executes Python, and does not while it is in one call into C: its innermost
+// frame, that frame's instruction and, where one instruction is executed again and again, the values it works
+// on.
 struct PythonPosition {
   static constexpr size_t kBytes = 256;  // of the frame: its members, its first locals and its stack
   uint64_t frame = 0;

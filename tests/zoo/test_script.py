@@ -40,11 +40,6 @@ CASES = [
         "host-work", SCRIPT, has=["--sleep-ms", 20], neighbour=["--train-ms", 50],
         fix={"setting": "own work", "value": ""}, applied=[],
     ),
-    # A loop in Python in each step, of which nothing but the interpreter's own movement tells.
-    Case(
-        "host-work", SCRIPT, name="own-python", has=["--train-ms", 15, "--compute-ms", 15, "--batches", 160], neighbour=["--train-ms", 30, "--batches", 160],
-        fix={"setting": "own work", "value": ""}, gain="ceiling", location="script.py:", applied=["--train-ms", 15, "--batches", 160],
-    ),
     # Settings of a larger server.
     Case(
         "cpu-contention", SCRIPT, name="threads", has=["--threads", 64, "--matmuls", 8, "--train-ms", 1, "--batches", 160],

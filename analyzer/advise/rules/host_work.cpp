@@ -242,17 +242,22 @@ void settle_sampled(Finding& finding, const RuleInput& input, const model::Scrip
   finding.ceiling_speedup = ceiling_without(input, work.share.high * input.rank.share(Category::Compute));
 }
 
-// Written as a few operations on whole tensors the work takes an unknown part of its time, and where it belongs
-// to the loss its part of the backward pass goes, too: no prediction, and a bound that has both.
+// Written as a few operations on whole tensors the work takes an unknown part of its time, and where it
+// belongs to the loss its part of the backward pass goes, too: no prediction, and a bound that has both.
 void describe_own_lines(Finding& finding, const model::ScriptWork& work, double share, double of_step) {
-  const std::string function = io::printable(work.caller.function);
+  const bool has_name = !work.caller.function.empty() && work.caller.function.front() != '<';
+  const std::string function = has_name ? io::printable(work.caller.function)
+                                        : io::printable(work.caller.location());  // "<module>", "<lambda>"
   finding.title = fmt::format(
-      "Host work: the training thread executes Python of the script, operation by operation, {:.0f}% of each "
-      "step, most of it in {}",
+      "Host work: {:.0f}% of each step goes into the script's own Python, one short operation after another, "
+      "most of it in {}",
       100 * share, function);
-  finding.evidence.front() = {"seen to execute the script's Python", 100 * share, "% of each step"};
+  finding.evidence.front() = {"seen among the script's short operations", 100 * share, "% of each step"};
   finding.fix.summary = fmt::format(
-      "Write the loop in {} as a few operations on whole tensors or arrays, or run it every 50 steps", function);
+      "Write the loop in {} as a few operations on whole tensors or arrays, move it to another process, or "
+      "run "
+      "it every 50 steps",
+      function);
   finding.ceiling_speedup = 1 / (1 - std::min(0.99, (work.share.high + work.backward.share) * of_step));
   finding.may_have_to_stay = true;  // an environment, or a loop that stands for a model
 }
@@ -271,11 +276,11 @@ void describe_library(Finding& finding, const RuleInput& input, const model::Scr
 std::optional<Finding> in_program(const RuleInput& input, const model::ScriptWork& work, Finding finding) {
   describe_library(finding, input, work, work.share.share, "of the time");
   finding.ceiling_speedup = 1 / (1 - std::min(work.share.high, 0.99));
-  finding.verdict =
-      Verdict{"host-bound",
-              fmt::format("HOST-BOUND: the training thread works in {}, not in the model, {:.0f}% of the time",
-                          io::printable(work.library), 100 * work.share.share),
-              *finding.ceiling_speedup, attribute::Bottleneck::Host};
+  finding.verdict = Verdict{
+      "host-bound",
+      fmt::format("HOST-BOUND: the training thread works in {}, not in the model, {:.0f}% of the time",
+                  io::printable(work.library), 100 * work.share.share),
+      *finding.ceiling_speedup, attribute::Bottleneck::Host};
   return finding;
 }
 
@@ -290,9 +295,9 @@ std::optional<Finding> seen_at_work(const RuleInput& input) {
   const double share = work->share.share * of_step, ms = share * input.rank.mean_step_ms();
   if (work->library.empty() && ms < kLeastOwnMs) return std::nullopt;
   Finding finding = describe(input, share, model::kNone);
-  finding.evidence = {
-      {"seen in libraries that compute no model", 100 * share, has_steps ? "% of each step" : "% of the time"},
-      {"stack samples", double(work->samples), "of the training thread"}};
+  finding.evidence = {{"seen in libraries that compute no model", 100 * share,
+                       has_steps ? "% of each step" : "% of the time"},
+                      {"stack samples", double(work->samples), "of the training thread"}};
   if (!work->caller.file.empty()) finding.fix.location = work->caller.location();
   finding.bottleneck = attribute::Bottleneck::Host;
   if (!has_steps) return in_program(input, *work, std::move(finding));
@@ -328,9 +333,12 @@ const Rule kHostWork{
     "queue would hide if the "
     "host did not wait for the GPU is `sync-per-step`. On a CPU job: the training thread sleeps, waits for "
     "a child process, or was seen (stack samples) in a library that computes no model, such as scikit-learn, "
-    "pandas or gymnasium, or to execute the script's own Python (it had moved on within 0.3 ms), called by the "
-    "script and not by a module. On any job: a sampler that takes long to draw the indices of a batch, which "
-    "PyTorch asks within next() on the training thread. A long call into C from the script's own lines cannot "
+    "pandas or gymnasium, or in the script's own lines, from which it moved on within 10 us three times, "
+    "called by "
+    "the script and not by a module. On any job: a sampler that takes long to draw the indices of a batch, "
+    "which "
+    "PyTorch asks within next() on the training thread. A long call into C from the script's own lines "
+    "cannot "
     "be distinguished from the model there.",
     "Move it to DataLoader workers or to the GPU, write it as operations on whole tensors, or run it every N "
     "steps, at the named line. CUDA graphs do not help.",

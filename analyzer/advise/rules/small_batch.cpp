@@ -40,17 +40,20 @@ struct Use {
 };
 
 Use use_of_kernels(const RuleInput& input) {
-  double filled_ns = 0, optimizer_ns = 0, all_ns = 0;
+  constexpr double kLeastKnown = 0.5;  // of the kernel time; less says nothing of the rest
+  double filled_ns = 0, optimizer_ns = 0, known_ns = 0, all_ns = 0;
   for (const predict::StreamOp& op : input.streams->ops) {
     const model::DeviceOp& recorded = input.device->operations[op.device_op];
     if (recorded.kernel >= input.run.kernels.size()) continue;
     const model::Kernel& kernel = input.run.kernels[recorded.kernel];
-    if (!kernel.has_shape() && !op.is_of_optimizer) continue;  // what it fills is not known
     all_ns += op.duration_ns;
+    if (!kernel.has_shape() && !op.is_of_optimizer) continue;  // what it fills is not known
+    known_ns += op.duration_ns;
     const double share = std::min(1.0, kernel.blocks() / std::max(1, input.device->multiprocessors));
     (op.is_of_optimizer ? optimizer_ns : filled_ns) += op.duration_ns * (op.is_of_optimizer ? 1 : share);
   }
-  return all_ns > 0 ? Use{filled_ns / all_ns, optimizer_ns / all_ns} : Use{};
+  if (all_ns <= 0 || known_ns < kLeastKnown * all_ns) return {};
+  return {filled_ns / known_ns, optimizer_ns / all_ns};
 }
 
 // Batches between two optimizer steps, of which the gradients are accumulated. 1 if that is not known.

@@ -41,7 +41,7 @@ GW_COLD void look(uint64_t now) noexcept {
 void note_keras_model(PyObject* model) noexcept {
   const record::Quiet quiet;
   const ErrorGuard guard;
-  g_keras_is_eager |= truth_attribute(model, "run_eagerly", 0) == 1;
+  g_keras_is_eager = truth_attribute(model, "run_eagerly", 0) == 1;
 }
 
 void note_eager_switches(uint64_t now) noexcept {

@@ -93,9 +93,15 @@ TEST(CpuContention, OfMoreThreadsThanCoresIsTheJobsOwn) {
   EXPECT_EQ(setting_name(finding.fix.change), "torch.set_num_threads");
   EXPECT_EQ(setting_value(finding.fix.change), "2");
   EXPECT_FALSE(finding.prediction || finding.ceiling_speedup);
+  const Machine waits{.cores = 2, .job_cores = 1.6, .run_delay_s = 0.46};
+  EXPECT_NE(find(with_threads("16", waits), "cpu-contention"), nullptr);
+  EXPECT_EQ(find(with_threads("2", waits), "cpu-contention"), nullptr);
   EXPECT_EQ(find(with_threads("2", full), "cpu-contention"), nullptr);
   EXPECT_EQ(find(with_threads("16", {.cores = 2, .job_cores = 1.1}), "cpu-contention"), nullptr)
       << "operations too short for threads";
+  const Machine workers{.cores = 2, .job_cores = 1.95, .worker_cores = 1.6, .run_delay_s = 0.4};
+  for (const Finding& it : with_threads("16", workers).findings)
+    EXPECT_NE(setting_name(it.fix.change), "torch.set_num_threads") << "the workers fill the cores";
 }
 
 // PyTorch counts the machine's cores, not the container's quota.

@@ -116,6 +116,7 @@ TEST(Ranks, ARankLateByComputingIsAComplaint) {
                         : waiting_rank(kStepMs);
     };
     test::Job other = rank(), late = rank();
+    if (has_device) late.process().devices[0].ordinal = 1;
     test::set_shares(other, {{waiting, 0.5}});
     test::set_shares(late, {});
     const test::Job job = test::join_ranks({other, late});

@@ -198,8 +198,9 @@ TEST(HostWork, FewSamplesGiveABound) {
   EXPECT_LE(finding->ceiling_speedup.value_or(9), 3.9);
 }
 
-// Mining triplets in a Python loop (whale-triplets of tests/abroad): 1.52x where it is a few operations on whole
-// tensors, more than the loop's own share, because a backward pass through thousands of operations goes with it.
+// Mining triplets in a Python loop (whale-triplets of tests/abroad): 1.52x where it is a few operations on
+// whole tensors, more than the loop's own share, because a backward pass through thousands of operations goes
+// with it.
 TEST(HostWork, OfTheScriptsOwnPythonIsBoundedWithItsBackward) {
   const Diagnosis diagnosis = diagnose_sampled_work(200, kInScript, true);
   const Finding* finding = find(diagnosis, "host-work");
@@ -225,8 +226,10 @@ TEST(LaunchBound, OnTheCpuIsPythonBetweenShortOperations) {
   EXPECT_EQ(find(diagnosis, "host-work"), nullptr);
   EXPECT_EQ(find(diagnose_sampled_work(200, kCell), "launch-bound"), nullptr) << "long operations";
   const Diagnosis optimizer =
-      diagnose_sampled_work(200, "/v/site-packages/torch/optim/adam.py:9 _multi_tensor_adam\n"
-                                 "/home/a/train.py:55 main", true);
+      diagnose_sampled_work(200,
+                            "/v/site-packages/torch/optim/adam.py:9 _multi_tensor_adam\n"
+                            "/home/a/train.py:55 main",
+                            true);
   ASSERT_NE(find(optimizer, "launch-bound"), nullptr);
   EXPECT_NE(find(optimizer, "launch-bound")->fix.summary.find("fused=True"), std::string::npos);
 }

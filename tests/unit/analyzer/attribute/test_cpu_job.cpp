@@ -173,6 +173,11 @@ TEST_F(GlooTest, WaitingForAnotherThreadMeanwhileIsNone) {
   EXPECT_EQ(wait(500, 9).time(Category::CommHost), 0);
 }
 
+TEST_F(GlooTest, ACollectiveThatBeginsAfterTheWaitIsNotWhatItWaitedFor) {
+  process().world_size = 2;
+  EXPECT_EQ(wait(301.3, 9).time(Category::CommHost), 0);
+}
+
 TEST_F(GlooTest, WhatASingleProcessWaitsForIsNoPeer) {
   process().world_size = 1;
   EXPECT_EQ(wait(300, 9).time(Category::CommHost), 0);

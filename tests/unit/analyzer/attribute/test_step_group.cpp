@@ -77,6 +77,23 @@ TEST(StepGroup, NamesTheRankThatTheOthersWaitFor) {
   EXPECT_NEAR(group.members[1].waiting_ms, 0, 1e-6);
 }
 
+// Two runs of a sweep, as long as each other, whose rows are interleaved.
+TEST(StepGroup, RanksOfAnotherLauncherAreAnotherJobs) {
+  Ranks ranks;
+  const WorkOf work = [](size_t rank, size_t) { return Work{50, rank == 1 ? 100.0 : 0}; };
+  ranks.add(2, 20, work);
+  ranks.add(2, 20, work);
+  for (size_t i = 0; i < 4; ++i) ranks.run.processes[i].parent_pid = i < 2 ? 1 : 2;
+  const std::vector<RankAttribution> rows = ranks.rows;
+  ranks.rows = {rows[0], rows[2], rows[3], rows[1]};
+  const auto groups = ranks.groups();
+  ASSERT_EQ(groups.size(), 2u);
+  for (const StepGroup& group : groups)
+    for (const GroupMember& member : group.members)
+      EXPECT_EQ(ranks.run.processes[member.process].parent_pid,
+                ranks.run.processes[group.members.front().process].parent_pid);
+}
+
 TEST(StepGroup, SaysWhatHoldsItUp) {
   for (const auto& [other, bottleneck] : {std::pair{Category::Compute, Bottleneck::Compute},
                                           {Category::Checkpoint, Bottleneck::Host},

@@ -22,21 +22,24 @@ std::optional<FrameworkPython> seen_half_in(const std::string& text, bool interp
 constexpr char kMain[] = "\n/home/a/train.py:40 main";
 
 TEST(FrameworkPython, IsWhatCallsTheModelsOperations) {
-  const auto torch = seen_half_in(std::string("/v/site-packages/torch/nn/modules/linear.py:9 forward") + kMain);
+  const auto torch =
+      seen_half_in(std::string("/v/site-packages/torch/nn/modules/linear.py:9 forward") + kMain);
   ASSERT_TRUE(torch);
   EXPECT_EQ(torch->framework, "torch");
   EXPECT_NEAR(torch->share.share, 0.5, 1e-9);
   EXPECT_EQ(torch->optimizer, 0);
   EXPECT_EQ(torch->caller.line, 40u);
-  const auto keras = seen_half_in(
-      std::string("/v/site-packages/tensorflow/python/eager/execute.py:9 quick_execute\n"
-                  "/v/site-packages/keras/src/layers/core/dense.py:9 call\n"
-                  "/v/site-packages/keras/src/trainers/trainer.py:9 fit") + kMain);
+  const auto keras =
+      seen_half_in(std::string("/v/site-packages/tensorflow/python/eager/execute.py:9 quick_execute\n"
+                               "/v/site-packages/keras/src/layers/core/dense.py:9 call\n"
+                               "/v/site-packages/keras/src/trainers/trainer.py:9 fit") +
+                   kMain);
   ASSERT_TRUE(keras);
   EXPECT_EQ(keras->framework, "tensorflow");
   EXPECT_EQ(keras->in_graph, 0);
   const auto graph = seen_half_in(
-      std::string("/v/site-packages/tensorflow/python/eager/polymorphic_function/function_type_utils.py:9 bind") +
+      std::string(
+          "/v/site-packages/tensorflow/python/eager/polymorphic_function/function_type_utils.py:9 bind") +
       kMain);
   ASSERT_TRUE(graph);
   EXPECT_EQ(graph->in_graph, 1);

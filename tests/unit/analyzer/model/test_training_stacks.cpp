@@ -252,5 +252,19 @@ TEST_F(TrainingStacks, OwnLinesCountWhereTheyWereSeenToGoOn) {
   EXPECT_EQ(work->caller.function, "measure");
 }
 
+// An environment of a library, and the script's wrapper around it: each is told with its own share.
+TEST_F(TrainingStacks, LibrariesAndOwnLinesAreNotTakenTogether) {
+  run.texts[5] = "/v/site-packages/gymnasium/core.py:9 step\n/home/a/train.py:30 play";
+  run.texts[6] = "/v/site-packages/torch/_tensor.py:500 backward\n/home/a/train.py:80 main";
+  for (Ns time = 0; time < 1000; time += 10) {
+    see(time, time % 100 < 30 ? 5u : time % 100 < 50 ? kMeasure : 6u);
+    process.threads[1].worker_stacks.back().interprets = time % 100 < 50;
+  }
+  const auto work = script_work(run, process, {{0, 1000}}, ScriptPart::kLibrariesAndOwnLines);
+  ASSERT_TRUE(work);
+  EXPECT_EQ(work->library, "gymnasium");
+  EXPECT_NEAR(work->share.share, 0.3, 1e-9);
+}
+
 }  // namespace
 }  // namespace gpuwatch::model
