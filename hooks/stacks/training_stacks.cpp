@@ -68,7 +68,7 @@ void sleep_ns(uint64_t ns) noexcept {
 // this thread had no CPU, says nothing.
 bool moves_on(unwind::ForeignMemory& memory, const unwind::PythonRuntime& python, uint64_t thread_state,
               unwind::PythonPosition& at) noexcept {
-  constexpr uint64_t kShortNs = 10'000, kLateNs = 50'000;  // on a busy machine one look may take 20 us
+  constexpr uint64_t kShortNs = 25'000, kLateNs = 50'000;  // on a busy machine one look may take 20 us
   const unwind::PythonPosition before = at;
   const uint64_t begin_ns = base::monotonic_ns();
   uint64_t elapsed_ns = 0;

@@ -333,7 +333,7 @@ const Rule kHostWork{
     "queue would hide if the "
     "host did not wait for the GPU is `sync-per-step`. On a CPU job: the training thread sleeps, waits for "
     "a child process, or was seen (stack samples) in a library that computes no model, such as scikit-learn, "
-    "pandas or gymnasium, or in the script's own lines, from which it moved on within 10 us three times, "
+    "pandas or gymnasium, or in the script's own lines, from which it moved on within 25 us three times, "
     "called by "
     "the script and not by a module. On any job: a sampler that takes long to draw the indices of a batch, "
     "which "

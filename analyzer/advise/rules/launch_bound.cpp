@@ -259,7 +259,7 @@ const Rule kLaunchBound{
     "The GPU idles until the next launch, and the time before each of them is about the same: framework "
     "overhead, short or long (hooks, sharding, deep module trees). A place that takes longer than the others "
     "is `host-work`, a launch queue that a synchronization point drained is `sync-per-step`. On a CPU job: "
-    "stack samples show the training thread in the framework's Python, and it moved on within 10 us three "
+    "stack samples show the training thread in the framework's Python, and it moved on within 25 us three "
     "times.",
     "`torch.compile(mode=\"reduce-overhead\")`, whose own overhead is part of the prediction. Where that "
     "overhead is as long as the launches (small models), or outside PyTorch: a CUDA graph of the whole step. "
