@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Python of the framework itself that calls short operations one after another: the training thread was seen
-// in a module's forward, a layer, an optimizer or TensorFlow's eager execution, and moved on within 10 us
+// in a module's forward, a layer, an optimizer or TensorFlow's eager execution, and moved on within 25 us
 // three times (WorkerStack::interprets). What each call costs is the same for any batch; where much of a step
 // is such code, its operations are too short. Pure.
 #pragma once
