@@ -108,11 +108,6 @@ void read_memory(trace::SampleFields* sample) noexcept {
   sample->shm_used_bytes = read_room("/dev/shm").used_bytes;
 }
 
-void put_number(const char* key, uint64_t value) noexcept {
-  base::Text<24> text;
-  record::put_fact(key, text.add(value).c_str());
-}
-
 void put_cpu_facts() noexcept {
   record::put_fact("machine::cgroup_version", machine::cgroup_version(kRoots));
   g_cpu_limit = {};
@@ -128,12 +123,12 @@ void put_cpu_facts() noexcept {
   Affinity affinity;
   read_affinity(&affinity);
   if (affinity.count) {
-    put_number("cpu_affinity", affinity.count);
+    record::put_fact("cpu_affinity", affinity.count);
     record::put_fact("cpu_list", affinity.list.c_str());
   }
   base::Text<2048> nodes;
   if (const uint32_t count = read_numa_nodes(kRoots, &nodes)) {
-    put_number("numa_nodes", count);
+    record::put_fact("numa_nodes", count);
     record::put_fact("numa_cpus", nodes.c_str());
   }
   g_pressure = {};
@@ -143,13 +138,13 @@ void put_cpu_facts() noexcept {
 
 void put_memory_facts() noexcept {
   const MachineMemory memory = read_machine_memory(kRoots);
-  if (memory.total_bytes) put_number("memory_bytes", memory.total_bytes);
-  put_number("swap_bytes", memory.swap_bytes);
+  if (memory.total_bytes) record::put_fact("memory_bytes", memory.total_bytes);
+  record::put_fact("swap_bytes", memory.swap_bytes);
   g_has_swap = memory.swap_bytes != 0;
   g_memory_limit = {};
   machine::find_memory_limit(kRoots, &g_memory_limit);
-  if (g_memory_limit.tightest_bytes) put_number("memory_limit_bytes", g_memory_limit.tightest_bytes);
-  if (const uint64_t shm = read_room("/dev/shm").bytes) put_number("shm_bytes", shm);
+  if (g_memory_limit.tightest_bytes) record::put_fact("memory_limit_bytes", g_memory_limit.tightest_bytes);
+  if (const uint64_t shm = read_room("/dev/shm").bytes) record::put_fact("shm_bytes", shm);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@
 #include "libinject/record/run_directory.h"
 #include "libinject/record/space.h"
 #include "libinject/record/tables.h"
+#include "libinject/record/thread_name.h"
 #include "libinject/record/thread_recorder.h"
 #include "libinject/runtime/config.h"
 #include "libinject/runtime/fork_epoch.h"
@@ -111,22 +112,20 @@ void hand_over(const char* path, const char* directory) noexcept {
 }
 
 void complain_about_config() noexcept {
-  const auto& config = runtime::config();
-  if (!config.complaint_name) return;
-  base::Text<512> line;
-  line.add("ignoring ");
-  if (config.complaint_value) {
-    line.add(config.complaint_name).add('=').add(config.complaint_value);
-    line.add(": the value is not valid, the default is used; `gpuwatch doctor` lists the settings");
-  } else {
-    line.add(config.complaint_name, std::strcspn(config.complaint_name, "="));
-    line.add(": there is no such setting; `gpuwatch doctor` lists the settings");
+  base::Text<1000> line;
+  for (const auto& [name, value] : runtime::config().complaints) {
+    if (!name) break;
+    line.add(line.size() ? ", " : "ignoring ").add(name, std::strcspn(name, "="));
+    if (value)
+      line.add('=').add(value).add(" (not valid, the default is used)");
+    else
+      line.add(" (no such setting)");
   }
-  base::say(line.c_str());
+  if (line.size()) base::say(line.add("; `gpuwatch doctor` lists the settings").c_str());
 }
 
 bool refuse(const char* what, const char* where, int error) noexcept {
-  base::Text<1024> line;
+  base::Text<1000> line;
   line.add("not recording: cannot ").add(what).add(' ').add(where).add(" (");
   switch (error) {
     case EACCES:
@@ -146,7 +145,7 @@ bool refuse(const char* what, const char* where, int error) noexcept {
       line.add("file size limit of this process, ulimit -f");
       break;
     case ENOENT:
-      line.add("the parent directory does not exist");
+      line.add("its parent directory does not exist and cannot be made");
       break;
     case ENOMEM:
       line.add("memory limit of this process, ulimit -v");
@@ -192,6 +191,7 @@ bool start(const char* evidence) noexcept {
     hand_over(place.directory.c_str(), runtime::config().start_directory);
   if (!create_file(&place, &error)) return refuse("write to", place.directory.c_str(), error);
   base::choose_tick_source();
+  note_process_name();
   const bool sees_every_fork = runtime::start_epochs();
   begin_losses();
   g_ordinal = space::next_process();
@@ -208,7 +208,7 @@ bool start(const char* evidence) noexcept {
   }
   g_on_exit_registered = on_exit(at_exit, nullptr) == 0;
   if (place.is_first && !runtime::config().quiet) {
-    base::Text<1024> line;
+    base::Text<1000> line;
     base::say_on_terminal(line.add("recording to ").add(place.directory.c_str()).c_str());
   }
   return true;

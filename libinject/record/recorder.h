@@ -48,11 +48,11 @@ struct ThreadRecorder;  // thread_recorder.h
 
 // A call that was entered. False when nothing is recorded (dormant, off, or re-entered from our own code).
 struct Scope {
-  ThreadRecorder* thread = nullptr;
-  uint64_t begin = 0;  // ticks
-  uint32_t depth = 0;  // open calls outside this one
+  ThreadRecorder* thread = nullptr;  // null also in a forked child that has recorded nothing yet
+  uint64_t begin = 0;                // ticks
+  uint32_t depth = 0;                // open calls outside this one
   uint16_t op = 0;
-  explicit operator bool() const noexcept { return thread != nullptr; }
+  explicit operator bool() const noexcept { return begin != 0; }
   uint64_t elapsed_ticks() const noexcept { return base::ticks() - begin; }
 };
 
@@ -136,6 +136,7 @@ struct SourceStatus {
 };
 void put_source(const char* name, const SourceStatus& status) noexcept;  // "cupti", {On}
 void put_fact(const char* key, const char* value) noexcept;              // "torch", "2.13.0"
+void put_fact(const char* key, uint64_t value) noexcept;
 
 // (ticks, CLOCK_MONOTONIC, CLOCK_REALTIME, device) read together; `read_device_ns` may be null. The tightest
 // of five brackets is kept. About 2 us.

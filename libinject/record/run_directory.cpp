@@ -191,6 +191,16 @@ int make_directory(const char* path, bool* made) noexcept {
   return -ENOSPC;
 }
 
+// Makes what is missing of the way to `path`, for its user alone. What cannot be made shows later.
+void make_parents(const char* path) noexcept {
+  static base::Path parent;  // 4 KiB, under the lock
+  parent = base::Path();
+  for (const char* at = path; *at; ++at) {
+    if (*at == '/' && parent.size()) base::sys_mkdir(parent.c_str(), 0700);
+    parent.add(*at);
+  }
+}
+
 bool try_place(RunPlace* place, const char* parent, const char* suffix, int* error) noexcept {
   place->directory = base::Path();
   place->directory.add(parent);
@@ -224,7 +234,10 @@ bool find_run_place(RunPlace* place, int* error) noexcept {
   add_safe(&place->host, machine.nodename);
   place->script.add(g_script);
   find_run_id(&place->run_id);
-  if (const char* out = runtime::config().out) return try_place(place, out, nullptr, error);
+  if (const char* out = runtime::config().out) {
+    make_parents(out);
+    return try_place(place, out, nullptr, error);
+  }
   if (try_place(place, runtime::config().start_directory, "run", error)) return true;
   for (const char* variable : {"SLURM_TMPDIR", "TMPDIR"}) {
     const char* directory = std::getenv(variable);

@@ -122,7 +122,8 @@ bool ensure_reserved(uint32_t pages) noexcept {
   auto reserved = header_word(FileHeaderTemplate::k_reserved_pages);
   uint32_t seen = reserved.load(std::memory_order_acquire);
   if (GW_LIKELY(seen >= pages)) return true;
-  const uint64_t target = (uint64_t{pages} + kPagesPerSegment - 1) / kPagesPerSegment * kPagesPerSegment;
+  const uint64_t step = pages <= kPagesPerSegment ? kFirstStepPages : kPagesPerSegment;
+  const uint64_t target = (pages + step - 1) / step * step;
   if (target * kPageBytes > file_size_limit()) {
     stop_this_process(StopReason::FileSizeLimit);
     return false;
@@ -176,7 +177,7 @@ void write_header(uint8_t* page, uint64_t max_bytes) noexcept {
   fields.created_realtime_ns = base::realtime_ns();
   fields.limit_pages = static_cast<uint32_t>(max_bytes / kPageBytes);
   fields.next_page = 1;
-  fields.reserved_pages = kPagesPerSegment;
+  fields.reserved_pages = kFirstStepPages;
   lay_down(page, fields);
 }
 
@@ -185,7 +186,7 @@ void write_header(uint8_t* page, uint64_t max_bytes) noexcept {
 bool create(const char* path, uint32_t mode, uint64_t max_bytes, int* error) noexcept {
   const uint64_t ceiling = kMaxSegments * uint64_t{kSegmentBytes};
   if (max_bytes > ceiling) max_bytes = ceiling;
-  if (file_size_limit() < kSegmentBytes) {
+  if (file_size_limit() < kFirstStepBytes) {
     *error = EFBIG;
     return false;
   }
@@ -195,7 +196,7 @@ bool create(const char* path, uint32_t mode, uint64_t max_bytes, int* error) noe
     *error = -fd;
     return false;
   }
-  const int failed = leaves_disk_reserve(fd, kSegmentBytes) ? reserve(fd, 0, kSegmentBytes) : -ENOSPC;
+  const int failed = leaves_disk_reserve(fd, kSegmentBytes) ? reserve(fd, 0, kFirstStepBytes) : -ENOSPC;
   std::strncpy(g_path, path, sizeof g_path - 1);
   const base::Descriptor file = g_file.keep(fd);
   uint8_t* first = failed ? nullptr : map_segment(0);

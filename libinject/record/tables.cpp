@@ -224,6 +224,11 @@ void put_fact(const char* key, const char* value) noexcept {
   put(fields);
 }
 
+void put_fact(const char* key, uint64_t value) noexcept {
+  base::Text<24> text;
+  put_fact(key, text.add(value).c_str());
+}
+
 // Each clock is read between two readings of CLOCK_MONOTONIC and converted to the instant at which the ticks
 // were read. With one pair of readings around all clocks, the ticks, which are read last, would be off by 50
 // ns, and with them the time of every host call.
@@ -268,6 +273,7 @@ void begin_losses() noexcept {
   if (!runtime::g_epoch) return;  // nothing is recorded yet
   uint32_t epoch = runtime::epoch();
   if (!epoch) epoch = runtime::enter_epoch();
+  if (g_losses_epoch.load(std::memory_order_relaxed) == epoch) return;
   const uint32_t before = g_losses_epoch.exchange(epoch, std::memory_order_relaxed);
   if (before == epoch || before == 0) return;
   take_torn_records();  // these and the others are written by the process that they happened in

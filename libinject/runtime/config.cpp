@@ -77,9 +77,11 @@ void note_start_directory() noexcept {
 }
 
 void complain(const char* name, const char* value) noexcept {
-  if (g_config.complaint_name) return;
-  g_config.complaint_name = copied(name);
-  g_config.complaint_value = value ? copied(value) : nullptr;
+  for (Config::Complaint& complaint : g_config.complaints) {
+    if (complaint.name) continue;
+    complaint = {copied(name), value ? copied(value) : nullptr};
+    return;
+  }
 }
 
 // "512MiB", "2G", "1048576"; 0 when not understood. Units are powers of 1024 whatever their spelling.

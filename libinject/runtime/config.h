@@ -36,8 +36,11 @@ struct Config {
   PathStyle paths = PathStyle::kFull;
   bool disabled = false;
   bool quiet = false;
-  const char* complaint_name = nullptr;  // the first setting that was not understood
-  const char* complaint_value = nullptr;
+  struct Complaint {
+    const char* name;
+    const char* value;  // that is not valid; null: there is no such setting
+  };
+  Complaint complaints[8] = {};  // up to the first without a name
   bool is_on(Source source) const noexcept { return sources & static_cast<uint32_t>(source); }
   bool asks_for(Source source) const noexcept { return chose_sources && is_on(source); }
 };

@@ -14,6 +14,9 @@ inline constexpr uint16_t kMinorVersion = 9;  // additions that an older reader 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kSegmentBytes = 4u << 20;  // the file grows, and is mapped, in steps of this size
 inline constexpr size_t kPagesPerSegment = kSegmentBytes / kPageBytes;
+// The first segment grows in smaller steps: 13 processes of a loader with spawned workers left 53 MiB.
+inline constexpr size_t kFirstStepPages = 32;
+inline constexpr size_t kFirstStepBytes = kFirstStepPages * kPageBytes;
 // A frame never crosses a segment, so that a process maps only the segments it writes to.
 inline constexpr size_t kMaxFramePages = 64;
 

@@ -30,7 +30,12 @@ def test_steps_are_the_programs(arguments, workloads, inject, tmp_path):
     assert expected - NOT_SEEN <= steps["count"] <= expected, steps
     lines = [json.loads(line) for line in truth.read_text().splitlines()]
     kernels = [line for line in lines if line.get("kind") == "kernel"]
-    whole_ms = (max(k["end"] for k in kernels) - min(k["start"] for k in kernels)) / 1e6
-    assert steps["count"] * steps["mean_ms"] <= whole_ms * 1.05
+    starts = sorted(k["start"] for k in kernels)
+    bounds_ms = [starts[step * len(starts) // expected] / 1e6 for step in range(expected)]
+    bounds_ms.append(max(k["end"] for k in kernels) / 1e6)
+    count = steps["count"]
+    assert count * steps["mean_ms"] <= (bounds_ms[-1] - bounds_ms[0]) * 1.05
     if expected >= 100:
-        assert steps["mean_ms"] == pytest.approx(whole_ms / expected, rel=0.1)
+        # Which steps at the ends were not seen is open; on a busy machine one of them may be as long as 30 others.
+        means = [(bounds_ms[first + count] - bounds_ms[first]) / count for first in range(expected - count + 1)]
+        assert any(steps["mean_ms"] == pytest.approx(mean, rel=0.1) for mean in means), (steps, means)

@@ -32,7 +32,16 @@ def test_output_is_a_file(run_both, guests, tmp_path):
 
 
 def test_output_below_a_missing_folder(run_both, guests, tmp_path):
-    assert_unharmed(*run_both([guests / "threads"], env={"GPUWATCH_OUT": tmp_path / "no/such/folder"}))
+    out = tmp_path / "no/such/folder"
+    plain, injected = run_both([guests / "threads"], env={"GPUWATCH_OUT": out})
+    assert (injected.returncode, injected.stdout, injected.stderr) == (plain.returncode, plain.stdout, plain.stderr)
+    assert list(out.glob("*.gwt"))
+    assert [folder.stat().st_mode & 0o777 for folder in (out, *out.parents[:2])] == [0o700] * 3
+
+
+def test_output_below_a_file(run_both, guests, tmp_path):
+    (tmp_path / "taken").write_text("")
+    assert_unharmed(*run_both([guests / "threads"], env={"GPUWATCH_OUT": tmp_path / "taken/folder"}))
 
 
 @pytest.fixture

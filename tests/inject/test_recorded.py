@@ -99,6 +99,13 @@ def test_thousand_threads(recorded, guests, stacks):
     assert len(sleepers) >= 1000
 
 
+@pytest.mark.parametrize("job", [("threads",), ("threads", "idle"), ("processes", "idle-children")], ids=" ".join)
+def test_what_records_little_takes_little_space(recorded, guests, run_dir, job):
+    recorded([guests / job[0], *job[1:]])
+    (trace,) = run_dir.glob("*.gwt")
+    assert trace.stat().st_blocks * 512 <= 256 << 10
+
+
 def test_signal_handlers_that_do_io(recorded, guests):
     trace = recorded([guests / "threads", "signals"])
     interrupted = [call for call in trace.all_calls if call.name == "poll" and call.failed]
@@ -168,6 +175,13 @@ def test_value_that_is_not_understood(run_both, guests, run_dir):
     assert list(run_dir.glob("*.gwt"))
 
 
+def test_every_setting_that_is_not_understood_is_named(run_both, guests, run_dir):
+    wrong = {"GPUWATCH_MODE": "rw", "GPUWATCH_COLOUR": "red", "GPUWATCH_MAX_SIZE": "4K"}
+    _, injected = run_both([guests / "threads"], env=wrong)
+    (line,) = injected.stderr.decode().splitlines()
+    assert all(name in line for name in wrong) and "rw" in line and "red" not in line
+
+
 def test_standard_error_of_a_recorded_job_is_its_own(same, guests):
     same([guests / "threads"])
 
@@ -220,8 +234,9 @@ def test_facts_about_the_machine(recorded, guests):
 
 def test_machine_is_sampled_at_step_boundaries(recorded, guests):
     samples = recorded([guests / "threads", "steps"]).tables("Sample")
-    # One at the start, then four a second for the three to four seconds that the guest runs.
-    assert 10 <= len(samples) <= 17
+    # One at the start, then four a second for the three to four seconds that the guest runs; fewer where a sample
+    # takes more than 0.25 ms of CPU time (9 with 0.5 ms, which is what another machine took).
+    assert 6 <= len(samples) <= 17
     for before, after in zip(samples, samples[1:]):
         assert after["ticks"] > before["ticks"]
         assert 0 < after["cpu_ns"] - before["cpu_ns"] <= after["cpu_total_ns"] - before["cpu_total_ns"] + 20_000_000

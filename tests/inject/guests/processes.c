@@ -184,6 +184,19 @@ static int two_at_once(void) {
   return 0;
 }
 
+// Children that read a little and are gone, as those of subprocess are.
+static int idle_children(void) {
+  const int null = open("/dev/null", O_RDONLY);
+  for (int i = 0; i < 500; ++i) {
+    const pid_t child = fork();
+    char byte;
+    if (child == 0) _exit(pread(null, &byte, 1, 0) == 0 ? 0 : 1);
+    int status = 0;
+    if (waitpid(child, &status, 0) != child || status != 0) return 1;
+  }
+  return 0;
+}
+
 int main(int argc, char** argv) {
   const char* what = argc > 1 ? argv[1] : "all";
   if (strcmp(what, "file-size-limit") == 0) return limited(RLIMIT_FSIZE, 64 << 10);
@@ -192,6 +205,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "close-descriptors") == 0) return close_descriptors(), 0;
   if (strcmp(what, "daemon") == 0) return daemonize(), 0;
   become_a_job();
+  if (strcmp(what, "idle-children") == 0) return idle_children();
   if (strcmp(what, "two-at-once") == 0) return two_at_once();
   if (strcmp(what, "troubled-child") == 0) return troubled_child(argv[2]);
   if (strcmp(what, "generations") == 0) many_generations();

@@ -2,6 +2,7 @@
 // threads <what>: many threads, small stacks, signal handlers that do I/O, jumps out of waits.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
@@ -15,6 +16,8 @@
 #include <unistd.h>
 
 #include "fake_cudart.h"
+
+static int g_null;
 
 static void sleep_us(long us) {
   const struct timespec time = {0, us * 1000};
@@ -40,6 +43,22 @@ static void storm(size_t stack) {
     for (int j = 0; j < kAtOnce; ++j) ended += pthread_join(threads[j], NULL) == 0;
   }
   printf("threads ended: %d\n", ended);
+}
+
+static void* one_short_read(void* unused) {
+  char byte;
+  if (pread(g_null, &byte, 1, 0) != 0) abort();
+  return unused;
+}
+
+// Threads that are created, do next to nothing and end.
+static void idle_threads(void) {
+  g_null = open("/dev/null", O_RDONLY);
+  for (int i = 0; i < 2000; ++i) {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, one_short_read, NULL) != 0) abort();
+    pthread_join(thread, NULL);
+  }
 }
 
 // A handler's own calls: their errno is its own business, the interrupted call's must be what the kernel
@@ -112,6 +131,7 @@ int main(int argc, char** argv) {
   if (strcmp(what, "small-stacks") == 0) storm((size_t)PTHREAD_STACK_MIN);
   if (strcmp(what, "signals") == 0) interrupted_waits();
   if (strcmp(what, "jumps") == 0) jumps();
+  if (strcmp(what, "idle") == 0) idle_threads();
   if (strcmp(what, "steps") == 0) steps();
   become_a_job();
   return 0;
