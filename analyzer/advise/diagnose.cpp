@@ -2,9 +2,11 @@
 #include "analyzer/advise/diagnose.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/job_gains.h"
@@ -261,6 +263,16 @@ std::string rank_prefix(const model::Run& run, const std::vector<attribute::Rank
   const bool is_one = std::ranges::all_of(
       ranks, [&](const attribute::RankAttribution& other) { return other.process == rank.process; });
   return is_one ? "" : attribute::rank_name(run.processes.at(rank.process)) + ": ";
+}
+
+std::string ranks_prefix(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
+                         const std::vector<uint32_t>& numbers) {
+  std::set<uint32_t> all;
+  for (const attribute::RankAttribution& rank : ranks)
+    all.insert(uint32_t(std::max(run.processes.at(rank.process).rank, 0)));
+  if (all.size() < 2 || numbers.empty()) return "";
+  if (numbers.size() == all.size()) return "All ranks: ";
+  return fmt::format("{} {}: ", numbers.size() == 1 ? "Rank" : "Ranks", fmt::join(numbers, ", "));
 }
 
 std::optional<predict::Prediction> what_if(const model::Run& run, const attribute::RankAttribution& rank,

@@ -35,9 +35,10 @@ std::optional<predict::Estimate> what_if_open(const model::Run& run, const attri
 const attribute::RankAttribution* worst_rank(const std::vector<attribute::RankAttribution>& ranks,
                                              const std::vector<attribute::StepGroup>& groups);
 Verdict verdict(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
-                const std::vector<Finding>& findings);
-Verdict verdict(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
-                const std::vector<Finding>& findings, const std::vector<attribute::StepGroup>& groups);
+                const std::vector<Finding>& findings, const std::vector<attribute::StepGroup>& groups = {});
+// "Ranks 0, 2: ": of whom something is said, where the job has several ranks; else "".
+std::string ranks_prefix(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks,
+                         const std::vector<uint32_t>& numbers);
 std::vector<Limit> limits(const model::Run& run, const std::vector<attribute::RankAttribution>& ranks);
 
 }  // namespace gpuwatch::advise

@@ -98,6 +98,12 @@ struct Limit {
   bool bears_on_conclusion = false;  // the report for people shows these; the others with -v
 };
 
+// The finding is of this rank. An unknown rank counts as 0.
+inline bool is_about(const model::Process& rank, const Finding& finding) {
+  const auto number = uint32_t(std::max(rank.rank, 0));
+  return finding.ranks.empty() || std::ranges::find(finding.ranks, number) != finding.ranks.end();
+}
+
 struct Diagnosis {
   Verdict verdict;
   std::vector<Finding> findings;                // in the order to apply them (ranking.h)

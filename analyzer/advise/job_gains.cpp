@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analyzer/advise/rule.h"
+#include "analyzer/predict/prediction.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -16,8 +17,6 @@ using attribute::RankAttribution;
 using attribute::StepGroup;
 using predict::Estimate;
 using predict::Prediction;
-
-constexpr double kRunToRun = 0.03;  // as in predict/prediction.cpp: what two runs of one setting differ by
 
 constexpr double Estimate::*kBounds[] = {&Estimate::low, &Estimate::expected, &Estimate::high};
 
@@ -50,8 +49,8 @@ class Job {
       }
       step.*kBounds[bound] = attribute::mean_step_ms(works_[bound]);
     }
-    step.low = std::min(step.low, step.expected * (1 - kRunToRun));
-    step.high = std::max(step.high, step.expected * (1 + kRunToRun));
+    step.low = std::min(step.low, step.expected * (1 - predict::kRunToRun));
+    step.high = std::max(step.high, step.expected * (1 + predict::kRunToRun));
     return step;
   }
 

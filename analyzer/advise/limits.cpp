@@ -61,7 +61,10 @@ void add_dropped(const model::Run& run, Limits& limits) {
     if (count > 0)
       add_weighty(limits, fmt::format("{} records were dropped: {}.", count, io::printable(reason)));
   for (const auto& [what, count] : incomplete)
-    if (count > 0) add_weighty(limits, fmt::format("{} {}.", count, io::printable(what)));
+    if (count > 0)
+      add_weighty(limits,
+                  fmt::format("Incomplete, {}: {}.", count == 1 ? "once" : fmt::format("{} times", count),
+                              io::printable(what)));
 }
 
 // What of a framework's data loading is not seen, by the modules that the process has loaded.
@@ -81,7 +84,7 @@ bool applies(const FrameworkLimit& limit, const model::Process& process) {
 
 // Loaders that are not PyTorch's show their waits and, unless tf.data told of its stages, nothing of what
 // made them wait.
-void add_frameworks(const model::Process& process, const std::string& who, Limits& limits) {
+void add_frameworks(const model::Process& process, Limits& limits) {
   std::set<std::string> waits_only;
   std::set<uint32_t> with_stages;
   for (const model::StageReading& reading : process.stage_readings) with_stages.insert(reading.loader);
@@ -91,19 +94,19 @@ void add_frameworks(const model::Process& process, const std::string& who, Limit
       waits_only.insert(loader.framework);
   }
   for (const std::string& framework : waits_only)
-    add_weighty(limits, fmt::format("{}waiting for {} is measured, but not which of its stages is slow.", who,
+    add_weighty(limits, fmt::format("waiting for {} is measured, but not which of its stages is slow.",
                                     framework_name(framework)));
   if (!waits_only.empty() || !process.epochs.empty()) return;
   const auto* limit =
       std::find_if(std::begin(kFrameworkLimits), std::end(kFrameworkLimits),
                    [&](const FrameworkLimit& candidate) { return applies(candidate, process); });
-  if (limit != std::end(kFrameworkLimits)) add_weighty(limits, who + limit->text);
+  if (limit != std::end(kFrameworkLimits)) add_weighty(limits, limit->text);
 }
 
 // A worker's lines are seen by the thread that waits for it; without workers only samples of the training
 // thread tell, and a short job has few.
 void add_inline_loaders(const model::Run& run, const model::Process& process, const RankAttribution& rank,
-                        const std::string& who, Limits& limits) {
+                        Limits& limits) {
   constexpr double kWorthSaying = 0.05;
   if (rank.share(Category::InputTransform) + rank.share(Category::InputWait) < kWorthSaying) return;
   for (const Category category : {Category::InputTransform, Category::InputWait})
@@ -111,39 +114,37 @@ void add_inline_loaders(const model::Run& run, const model::Process& process, co
   for (const model::Loader& loader : process.loaders) {
     const auto code = loader.num_workers == 0 ? model::sample_code(loader) : std::nullopt;
     if (!code) continue;
-    add_weighty(limits, fmt::format("{}per-line timing of {} ({}) needs num_workers >= 1.", who,
+    add_weighty(limits, fmt::format("per-line timing of {} ({}) needs num_workers >= 1.",
                                     io::printable(code->function), io::printable(code->location())));
     return;
   }
 }
 
 // The batches that training uses are taken by another thread, ahead of it.
-void add_taking_thread(const model::Process& process, const std::string& who, Limits& limits) {
+void add_taking_thread(const model::Process& process, Limits& limits) {
   if (model::is_fed_by_other_threads(process))
-    add_weighty(limits, who +
-                            "another thread than the training thread iterates the loader: wait_s is that "
-                            "thread's, and gains of loader settings are not predicted.");
+    add_weighty(limits,
+                "another thread than the training thread iterates the loader: wait_s is that "
+                "thread's, and gains of loader settings are not predicted.");
 }
 
 // What another profiler's trace has no records of, in one sentence; coverage lists it source by source.
-void add_imported(const model::Process& process, const std::string& who, Limits& limits) {
+void add_imported(const model::Process& process, Limits& limits) {
   if (process.imported_from.empty()) return;
   add_weighty(
       limits,
-      fmt::format("{}this trace comes from {}, which records no file I/O, page faults, loader workers, "
+      fmt::format("this trace comes from {}, which records no file I/O, page faults, loader workers, "
                   "CPU contention or machine state: why data came late is not known, and findings that "
                   "need these are not made. Its times include its own overhead.",
-                  who, io::printable(process.imported_from)));
+                  io::printable(process.imported_from)));
   if (process.sources.contains("host calls"))
     add_weighty(limits,
-                who +
-                    "this trace has no calls of the host: why the GPU idled is not known. Profile with "
-                    "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA].");
+                "this trace has no calls of the host: why the GPU idled is not known. Profile with "
+                "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA].");
 }
 
 // Phases that the shares of a step say nothing about.
-void add_phases(const model::Process& process, const RankAttribution& rank, const std::string& who,
-                Limits& limits) {
+void add_phases(const model::Process& process, const RankAttribution& rank, Limits& limits) {
   constexpr double kWorthSaying = 0.01;
   const std::vector<model::Phase> phases = model::find_phases(process, rank.series);
   const auto ns_of = [&](model::PhaseKind kind) { return double(model::total(phases, kind)); };
@@ -152,15 +153,15 @@ void add_phases(const model::Process& process, const RankAttribution& rank, cons
   const double evaluation_ns = ns_of(model::PhaseKind::kEvaluation);
   if (run_ns > 0 && evaluation_ns >= kWorthSaying * run_ns)
     add_weighty(limits,
-                fmt::format("{}evaluation ({:.0f}% of training and evaluation) is not part of the figures.",
-                            who, 100 * evaluation_ns / run_ns));
+                fmt::format("evaluation ({:.0f}% of training and evaluation) is not part of the figures.",
+                            100 * evaluation_ns / run_ns));
   if (const double share = rank.share(Category::Checkpoint); share >= kWorthSaying)
-    add_detail(limits, fmt::format("{}step times contain writing checkpoints and output ({:.3g} ms a step).",
-                                   who, share * rank.mean_step_ms()));
+    add_detail(limits, fmt::format("step times contain writing checkpoints and output ({:.3g} ms a step).",
+                                   share * rank.mean_step_ms()));
 }
 
 // "15 s between steps 80 and 81 were no training: ..."; steps count from 1, as progress bars do.
-void add_pauses(const RankAttribution& rank, const std::string& who, Limits& limits) {
+void add_pauses(const RankAttribution& rank, Limits& limits) {
   constexpr size_t kNamed = 3;
   const std::vector<model::Step>& steps = rank.series.steps;
   size_t said = 0;
@@ -176,7 +177,7 @@ void add_pauses(const RankAttribution& rank, const std::string& who, Limits& lim
                                   : fmt::format("in step {}", number);
     add_weighty(
         limits,
-        fmt::format("{}{:.3g} s {} were no training and are not part of the figures: {}.", who,
+        fmt::format("{:.3g} s {} were no training and are not part of the figures: {}.",
                     double(pause.time.length()) / 1e9, place,
                     pause.kind == model::Pause::Kind::kPrompt
                         ? "the script waited for input (a notebook between two cells, a debugger's prompt)"
@@ -184,20 +185,19 @@ void add_pauses(const RankAttribution& rank, const std::string& who, Limits& lim
   }
 }
 
-void add_device(const RankAttribution& rank, const std::string& who, Limits& limits) {
+void add_device(const RankAttribution& rank, Limits& limits) {
   if (rank.device == model::kNone && rank.time(Category::DeviceUnobserved) == 0)
-    add_detail(limits, who + "training ran on the CPU; nothing is said about a GPU.");
+    add_detail(limits, "training ran on the CPU; nothing is said about a GPU.");
   if (rank.time(Category::DeviceUnobserved) > 0)
     add_weighty(
         limits,
-        fmt::format("{}CUDA was used, but GPU activity was not recorded for {:.0f}% of the time: GPU busy "
+        fmt::format("CUDA was used, but GPU activity was not recorded for {:.0f}% of the time: GPU busy "
                     "and idle are not known there.",
-                    who, 100 * rank.share(Category::DeviceUnobserved)));
+                    100 * rank.share(Category::DeviceUnobserved)));
 }
 
 // Other processes on the GPU whose part of its time NVML does not tell: gpu-shared is not concluded then.
-void add_shared_device(const model::Process& process, const RankAttribution& rank, const std::string& who,
-                       Limits& limits) {
+void add_shared_device(const model::Process& process, const RankAttribution& rank, Limits& limits) {
   if (rank.device == model::kNone) return;
   size_t samples = 0, unknown = 0;
   for (const model::DeviceSample& sample : process.device_samples) {
@@ -206,80 +206,98 @@ void add_shared_device(const model::Process& process, const RankAttribution& ran
     unknown += sample.other_processes > 0 && !sample.other_utilization_percent;
   }
   if (unknown == 0 || 2 * unknown < samples) return;
-  add_weighty(limits, who +
-                          "other processes are on the same GPU, and NVML does not tell how much of its time "
-                          "they take (in a container without the host's process ids it cannot): see "
-                          "nvidia-smi on the host.");
+  add_weighty(limits,
+              "other processes are on the same GPU, and NVML does not tell how much of its time "
+              "they take (in a container without the host's process ids it cannot): see "
+              "nvidia-smi on the host.");
 }
 
-void add_lost_workers(const model::Process& process, const std::string& who, Limits& limits) {
+void add_lost_workers(const model::Process& process, Limits& limits) {
   const bool is_any_lost = std::ranges::any_of(process.epochs, [](const model::LoaderEpoch& epoch) {
     return std::ranges::any_of(epoch.workers,
                                [](const model::Worker& worker) { return worker.process == model::kNone; });
   });
   if (is_any_lost)
-    add_weighty(limits,
-                who + "some loader workers left no trace; what they spent their time on is not known.");
+    add_weighty(limits, "some loader workers left no trace; what they spent their time on is not known.");
 }
 
-void add_few_steps(const RankAttribution& rank, const std::string& who, Limits& limits) {
+void add_few_steps(const RankAttribution& rank, Limits& limits) {
   if (rank.steps.size() < kLeastSteps || rank.steps.size() >= predict::kLeastReplaySteps) return;
-  add_weighty(limits, fmt::format("{}only {} steps were recorded: gains are upper bounds, not predictions. "
+  add_weighty(limits, fmt::format("only {} steps were recorded: gains are upper bounds, not predictions. "
                                   "Record {} or more.",
-                                  who, rank.steps.size(), predict::kLeastReplaySteps));
+                                  rank.steps.size(), predict::kLeastReplaySteps));
 }
 
 // Of another profiler's trace add_imported() says it.
-void add_unseen_input(const model::Process& process, const RankAttribution& rank, const std::string& who,
-                      Limits& limits) {
+void add_unseen_input(const model::Process& process, const RankAttribution& rank, Limits& limits) {
   if (!process.loaders.empty() || rank.steps.empty() || !process.imported_from.empty()) return;
   if (process.facts.contains("torch"))
     return add_weighty(limits,
-                       who +
-                           "no DataLoader seen: file reads, page faults, waits in queues and for other "
-                           "processes are counted as data loading; CPU time spent preparing data "
-                           "cannot be separated from other Python code.");
+                       "no DataLoader seen: file reads, page faults, waits in queues and for other "
+                       "processes are counted as data loading; CPU time spent preparing data "
+                       "cannot be separated from other Python code.");
   if (process.facts.contains("python"))
-    add_weighty(limits, who +
-                            "input was not seen: no loader that gpuwatch knows was used; file reads and "
-                            "waits for other threads or processes are counted as data loading.");
+    add_weighty(limits,
+                "input was not seen: no loader that gpuwatch knows was used; file reads and "
+                "waits for other threads or processes are counted as data loading.");
 }
 
 // Nothing that passes through hooks shows where a step of such a job ends.
-void add_unseen_steps(const model::Process& process, const RankAttribution& rank, const std::string& who,
-                      Limits& limits) {
+void add_unseen_steps(const model::Process& process, const RankAttribution& rank, Limits& limits) {
   const std::string framework = model::unseen_training(process);
   if (framework.empty() || !rank.series.steps.empty()) return;
   add_weighty(limits,
-              fmt::format("{}{} runs compiled steps that are not visible on the CPU, and the data comes from "
+              fmt::format("{} runs compiled steps that are not visible on the CPU, and the data comes from "
                           "no loader that gpuwatch knows: of the input, only what the training thread itself "
                           "makes in Python is distinguished from computing. "
                           "Iterate tf.data, a PyTorch DataLoader or Ray Data to see them, or mark each step "
                           "with nvtx.annotate(\"step\").",
-                          who, io::printable(framework)));
+                          io::printable(framework)));
 }
 
-void add_rank(const model::Run& run, const RankAttribution& rank, Limits& limits) {
+Limits of_rank(const model::Run& run, const RankAttribution& rank) {
   const model::Process& process = run.processes.at(rank.process);
-  const std::string who = run.processes.size() > 1 && process.rank >= 0 && process.world_size > 1
-                              ? fmt::format("rank {}: ", process.rank)
-                              : "";
-  add_device(rank, who, limits);
+  Limits limits;
+  add_device(rank, limits);
   const auto warm_up = std::ranges::count_if(rank.series.steps, &model::Step::is_warm_up);
   if (warm_up > 0)
-    add_detail(limits, fmt::format("{}{} warm-up step{} not part of the figures.", who, warm_up,
+    add_detail(limits, fmt::format("{} warm-up step{} not part of the figures.", warm_up,
                                    warm_up == 1 ? " is" : "s are"));
-  add_few_steps(rank, who, limits);
-  add_unseen_input(process, rank, who, limits);
-  add_unseen_steps(process, rank, who, limits);
-  add_imported(process, who, limits);
-  add_frameworks(process, who, limits);
-  add_inline_loaders(run, process, rank, who, limits);
-  add_taking_thread(process, who, limits);
-  add_phases(process, rank, who, limits);
-  add_pauses(rank, who, limits);
-  add_shared_device(process, rank, who, limits);
-  add_lost_workers(process, who, limits);
+  add_few_steps(rank, limits);
+  add_unseen_input(process, rank, limits);
+  add_unseen_steps(process, rank, limits);
+  add_imported(process, limits);
+  add_frameworks(process, limits);
+  add_inline_loaders(run, process, rank, limits);
+  add_taking_thread(process, limits);
+  add_phases(process, rank, limits);
+  add_pauses(rank, limits);
+  add_shared_device(process, rank, limits);
+  add_lost_workers(process, limits);
+  return limits;
+}
+
+// What holds for several ranks is said once: 64 ranks had 64 sentences about the same.
+void add_ranks(const model::Run& run, const std::vector<RankAttribution>& ranks, Limits& limits) {
+  struct Shared {
+    Limit limit;
+    std::vector<uint32_t> ranks;
+  };
+  std::vector<Shared> all;
+  std::map<std::string, size_t> places;
+  for (const RankAttribution& rank : ranks) {
+    const auto number = uint32_t(std::max(run.processes.at(rank.process).rank, 0));
+    for (Limit& limit : of_rank(run, rank)) {
+      const auto [place, is_new] = places.try_emplace(limit.sentence, all.size());
+      if (is_new) all.push_back({std::move(limit), {}});
+      std::vector<uint32_t>& its = all[place->second].ranks;
+      if (its.empty() || its.back() != number) its.push_back(number);
+    }
+  }
+  for (Shared& shared : all) {
+    shared.limit.sentence.insert(0, ranks_prefix(run, ranks, shared.ranks));
+    limits.push_back(std::move(shared.limit));
+  }
 }
 
 // Where recording stopped early: how far it got.
@@ -368,14 +386,14 @@ std::vector<Limit> limits(const model::Run& run, const std::vector<RankAttributi
   add_seen_part(run, ranks, result);
   add_sources(run, result);
   add_dropped(run, result);
-  for (const RankAttribution& rank : ranks) add_rank(run, rank, result);
+  add_ranks(run, ranks, result);
   if (run.kernels_total > run.kernels_matched)
     add_detail(result, fmt::format("{} of {} kernels have no known launch.",
                                    run.kernels_total - run.kernels_matched, run.kernels_total));
   add_missing_records(run.without_record, result);
   add_launches_without_shape(run, result);
   add_clocks(run, result);
-  for (Limit& limit : result) {  // without "rank 3: " before them
+  for (Limit& limit : result) {
     char& first = limit.sentence.at(0);
     if (first >= 'a' && first <= 'z') first = char(first - 'a' + 'A');
   }

@@ -5,6 +5,7 @@
 
 #include "analyzer/advise/remedy_words.h"
 #include "analyzer/model/framework_python.h"
+#include "analyzer/model/training_framework.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -13,7 +14,7 @@ using attribute::Category;
 
 void name_remedy(Finding& finding, const RuleInput& input, const model::FrameworkPython& python) {
   constexpr double kMostOfIt = 0.5;
-  const bool is_torch = python.framework == "torch";
+  const bool is_torch = speaks_torch(input.process);
   const Remedy remedy = python.in_graph > kMostOfIt ? Remedy::kMoreInGraph : Remedy::kOneGraph;
   if (auto words = is_torch ? std::nullopt : remedy_words(input.process, remedy)) {
     finding.fix.change = NamedChange{std::move(words->setting), std::move(words->value)};
@@ -44,13 +45,11 @@ std::optional<Finding> short_operations(const Rule& rule, const RuleInput& input
   Finding finding = make_finding(rule, input, share);
   finding.bottleneck = attribute::Bottleneck::Host;
   finding.explains = finding.explains | attribute::CategorySet{Category::Compute};
-  const char* name = python->framework == "torch"        ? "PyTorch"
-                     : python->framework == "tensorflow" ? "TensorFlow"
-                                                         : "JAX";
+  const model::TrainingFramework* framework = model::training_framework(input.process);
   finding.title = fmt::format(
       "Launch-bound: {:.0f}% of each step goes into short operations that Python of {} calls one after "
       "another",
-      100 * share, name);
+      100 * share, framework ? framework->name : "the framework");
   finding.evidence = {{"seen among the framework's short operations", 100 * share, "% of each step"},
                       {"such operations", share * input.rank.mean_step_ms(), "ms a step"},
                       {"of that in the optimizer", 100 * python->optimizer, "%"},

@@ -22,16 +22,12 @@ using attribute::RankAttribution;
 constexpr double kLeastShare = 0.05;  // of the step; XProf's lower band, as for the verdict
 constexpr double kCovered = 0.5;      // of a category's time: more than half of it is somebody's
 
-bool is_of(const model::Run& run, const RankAttribution& rank, const Finding& finding) {
-  const auto number = uint32_t(std::max(run.processes.at(rank.process).rank, 0));
-  return std::ranges::find(finding.ranks, number) != finding.ranks.end();
-}
-
 bool is_explained(const model::Run& run, const RankAttribution& rank, const std::vector<Finding>& findings,
                   Category category) {
   double covered = 0;
   for (const Finding& finding : findings)
-    if (finding.is_complaint() && finding.explains.contains(category) && is_of(run, rank, finding))
+    if (finding.is_complaint() && finding.explains.contains(category) &&
+        is_about(run.processes.at(rank.process), finding))
       covered += finding.lost_share;
   return covered >= kCovered * rank.share(category);
 }

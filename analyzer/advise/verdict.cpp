@@ -43,18 +43,13 @@ constexpr Loss kLosses[] = {
      "communication between ranks takes {} of each step"},
 };
 
-bool is_about(const model::Run& run, const RankAttribution& rank, const Finding& finding) {
-  const auto number = uint32_t(std::max(run.processes.at(rank.process).rank, 0));
-  return finding.ranks.empty() || std::ranges::find(finding.ranks, number) != finding.ranks.end();
-}
-
 // Of the step, what a change is expected to gain: the best finding's part, or half of what none explains,
 // which may be all of it or nothing.
 double recoverable(const model::Run& run, const RankAttribution& rank, const std::vector<Finding>& findings,
                    Bottleneck bottleneck) {
   double best = 0;
   for (const Finding& finding : findings)
-    if (finding.bottleneck == bottleneck && is_about(run, rank, finding))
+    if (finding.bottleneck == bottleneck && is_about(run.processes.at(rank.process), finding))
       best = std::max(best, expected_recovery(finding));
   if (bottleneck == Bottleneck::Compute) return best;
   return std::max(best, unexplained_share(run, rank, findings, bottleneck) / 2);
@@ -244,11 +239,6 @@ const RankAttribution* worst_rank(const std::vector<RankAttribution>& ranks,
   if (!worst) return nullptr;
   const StepGroup* group = attribute::group_of(groups, size_t(worst - ranks.data()));
   return group && group->late ? &ranks[group->late_member()->row] : worst;
-}
-
-Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks,
-                const std::vector<Finding>& findings) {
-  return verdict(run, ranks, findings, attribute::step_groups(run, ranks));
 }
 
 Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks,

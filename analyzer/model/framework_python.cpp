@@ -2,7 +2,6 @@
 #include "analyzer/model/framework_python.h"
 
 #include <algorithm>
-#include <map>
 #include <string_view>
 #include <unordered_map>
 
@@ -15,19 +14,9 @@ namespace {
 
 // What one text of a stack shows.
 struct Seen {
-  std::string_view framework;  // empty: no such code
-  bool is_optimizer = false, is_in_graph = false;
+  bool is_framework = false, is_optimizer = false, is_in_graph = false;
   std::optional<StackFrame> caller;
 };
-
-// Keras stands for what it computes with.
-std::string_view framework_of(const std::vector<StackFrame>& frames) {
-  constexpr std::string_view kFrameworks[] = {"torch", "tensorflow", "jax"};
-  for (const StackFrame& frame : frames)
-    if (const auto found = std::ranges::find(kFrameworks, library_of(frame)); found != std::end(kFrameworks))
-      return *found;
-  return "";
-}
 
 bool has_part(const std::vector<StackFrame>& frames, std::string_view part) {
   return std::ranges::any_of(
@@ -38,19 +27,17 @@ Seen seen_in(const std::vector<StackFrame>& frames) {
   if (!runs_in_model(frames) || waits_for_a_result(frames) || own_line(frames) || library_call(frames))
     return {};
   const auto caller = std::ranges::find_if(frames, is_users);
-  return {framework_of(frames), has_part(frames, "/optim/") || has_part(frames, "/optimizers/"),
+  return {true, has_part(frames, "/optim/") || has_part(frames, "/optimizers/"),
           has_part(frames, "/polymorphic_function/"),
           caller != frames.end() ? std::optional(*caller) : std::nullopt};
 }
 
 struct Tally {
   double all = 0, framework = 0, optimizer = 0, in_graph = 0;
-  std::map<std::string_view, double> by_framework;
   FunctionTallies callers;
 
   void add(const Seen& seen, double weight) {
     framework += weight;
-    by_framework[seen.framework] += weight;
     if (seen.is_optimizer) optimizer += weight;
     if (seen.is_in_graph) in_graph += weight;
     if (seen.caller) callers.add(*seen.caller, weight);
@@ -73,12 +60,10 @@ std::optional<FrameworkPython> framework_python(const Run& run, const Process& p
     if (!sample->interprets) continue;
     const auto [seen, is_new] = known.try_emplace(sample->text);
     if (is_new) seen->second = seen_in(frames_of(text->second));
-    if (!seen->second.framework.empty()) tally.add(seen->second, weight);
+    if (seen->second.is_framework) tally.add(seen->second, weight);
   }
   if (python.samples < kLeastStackSamples || tally.framework <= 0) return std::nullopt;
   python.share = sampled_share(tally.framework / tally.all, double(python.samples));
-  python.framework =
-      std::ranges::max_element(tally.by_framework, {}, [](const auto& entry) { return entry.second; })->first;
   python.optimizer = tally.optimizer / tally.framework;
   python.in_graph = tally.in_graph / tally.framework;
   if (const auto by_share = tally.callers.by_share(); !by_share.empty())

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "analyzer/model/sampled_share.h"
@@ -15,12 +14,11 @@
 namespace gpuwatch::model {
 
 struct FrameworkPython {
-  size_t samples = 0;     // of the training thread
-  SampledShare share;     // of them, in such code
-  std::string framework;  // that most of it is of: "torch", "tensorflow", "jax"
-  double optimizer = 0;   // of that time, in an optimizer
-  double in_graph = 0;    // of that time, on the way to a TensorFlow graph
-  StackFrame caller;      // the script's line with most of it; without a file where no stack shows one
+  size_t samples = 0;    // of the training thread
+  SampledShare share;    // of them, in such code
+  double optimizer = 0;  // of that time, in an optimizer
+  double in_graph = 0;   // of that time, on the way to a TensorFlow graph
+  StackFrame caller;     // the script's line with most of it; without a file where no stack shows one
 };
 
 // Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without such code.

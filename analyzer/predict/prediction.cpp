@@ -9,11 +9,6 @@ namespace {
 
 constexpr double kPredictError = 0.03;
 
-// What is left when the replay itself is exact: a second run of the same job is not the same run. Three runs
-// of one loader setting lay 2.2 % apart (mean over 12 settings, one machine), which is a standard deviation
-// of 1.3 %: nine in ten pairs of runs differ by less than 3 %.
-constexpr double kRunToRun = 0.03;
-
 // An interval wider than the value itself says nothing: steps of a disturbed job gave "158 ms (0 to 338)".
 constexpr double kWidest = 1;
 

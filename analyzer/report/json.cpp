@@ -333,9 +333,9 @@ Json rank_group(const Report& report, const attribute::StepGroup& group) {
                                  {"waiting_ms", member.waiting_ms},
                                  {"waited_for_share", member.waited_for},
                                  {"times_last", member.times_last}});
-  result["late"] = nullptr;
+  result["straggler"] = nullptr;
   if (const auto& late = group.late)
-    result["late"] = {
+    result["straggler"] = {
         {"rank", number(*group.late_member())},
         {"by", late->bottleneck ? Json(attribute::words(*late->bottleneck)) : Json(nullptr)},
         {"category", late->bottleneck ? Json(attribute::info(late->category).name) : Json(nullptr)},

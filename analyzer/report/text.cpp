@@ -2,11 +2,9 @@
 // The report for people, from top to bottom: verdict, the job, where a step goes, how it ended, findings,
 // what would not help, how far to trust it, what could not be seen, what to do next.
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/early_end.h"
@@ -150,8 +148,8 @@ void write_ranks(Layout& layout, const Report& report) {
     if (own.size() > kMost)
       words += fmt::format(", {} more down to {} ms", own.size() - kMost, three_digits(own.back().first));
     layout.blank();
-    layout.labelled("ranks", fmt::format("own work of a step, without waiting for other ranks: {}{}", words,
-                                         group.late ? "" : "; no rank is late again and again"));
+    layout.labelled("ranks", fmt::format("time per step without waiting for other ranks: {}{}", words,
+                                         group.late ? "" : "; no straggler"));
   }
 }
 
@@ -275,17 +273,6 @@ std::string evidence_words(const Finding& finding) {
   return words;
 }
 
-// "Ranks 0 and 2: ": whose finding it is, where the job has several.
-std::string ranks_words(const Report& report, const Finding& finding) {
-  if (finding.ranks.empty()) return "";
-  std::set<uint32_t> all;
-  for (const RankAttribution& rank : report.ranks)
-    all.insert(uint32_t(std::max(report.run.processes.at(rank.process).rank, 0)));
-  if (all.size() < 2) return "";
-  if (finding.ranks.size() == all.size()) return "All ranks: ";
-  return fmt::format("{} {}: ", finding.ranks.size() == 1 ? "Rank" : "Ranks", fmt::join(finding.ranks, ", "));
-}
-
 void write_findings(Layout& layout, const Report& report) {
   constexpr size_t kIndent = 3;
   const advise::Diagnosis& diagnosis = report.diagnosis;
@@ -296,7 +283,8 @@ void write_findings(Layout& layout, const Report& report) {
     layout.blank();
     const std::string fix = fix_words(finding, is_after_another && !finding.is_conditional);
     layout.both_ends(fmt::format("{}. {}", ++number, fix), gain_words(layout, finding), kIndent);
-    layout.paragraph(ranks_words(report, finding) + clean(finding.title), kIndent);
+    layout.paragraph(advise::ranks_prefix(report.run, report.ranks, finding.ranks) + clean(finding.title),
+                     kIndent);
     layout.paragraph(evidence_words(finding), kIndent);
     if (finding.prediction && !finding.is_conditional) is_after_another = true;
   }
@@ -312,8 +300,8 @@ void write_notes(Layout& layout, const Report& report) {
   for (const Finding& finding : report.diagnosis.findings) {
     if (finding.is_complaint() || finding.id == "healthy") continue;
     const std::string fix = io::printable(finding.fix.summary, 512);
-    layout.labelled("note",
-                    ranks_words(report, finding) + clean(finding.title) + (fix.empty() ? "" : ". " + fix));
+    layout.labelled("note", advise::ranks_prefix(report.run, report.ranks, finding.ranks) +
+                                clean(finding.title) + (fix.empty() ? "" : ". " + fix));
   }
 }
 

@@ -15,7 +15,6 @@
 #include "libinject/base/clock.h"
 #include "libinject/base/errno_guard.h"
 #include "libinject/base/syscall.h"
-#include "libinject/base/text.h"
 #include "libinject/context/sampler.h"
 #include "libinject/record/own_thread.h"
 #include "libinject/record/recorder.h"
@@ -149,16 +148,11 @@ class Activity {
 };
 constinit Activity g_activity;  // of the sampling thread, and of whoever starts it
 
-void put_number(const char* key, uint64_t value) noexcept {
-  base::Text<24> text;
-  record::put_fact(key, text.add(value).c_str());
-}
-
 void begin_for(const char* framework) noexcept {
   if (!begin_recording("computing without a known loader")) return;
   g_is_begun = true;
   record::put_fact("computes_with", framework);
-  put_number("computing_thread", g_computing_tid.load(std::memory_order_relaxed));
+  record::put_fact("computing_thread", g_computing_tid.load(std::memory_order_relaxed));
   g_on_start.load(std::memory_order_relaxed)();
   record::name_own_thread();
 }

@@ -246,7 +246,7 @@ INPUT_2 = [
          [fix("padding-waste", "--padding batch"), fix("padding-waste", "--padding buckets"), fix("input-cacheable", "--cache"), fix("dataloader-prefetch", "--prefetch 16"),
           fix("sync-per-step", "--log-every 1000")], data="strokes", package="tensorflow", framework="tensorflow"),
     Case("whale-triplets", "whale_triplets.py", (),
-         [fix("host-work", "--mining matrix"), *workers("--num-workers", 1, 2), fix(("sync-per-step", "logging-stall"), "--log-every-n-steps 1000")], package="lightning", side="script"),
+         [fix("host-work", "--mining matrix"), *workers("--num-workers", 1, 2), fix(("sync-per-step", "logging-stall"), "--log-every-n-steps 1000")], package="lightning", side="script", status="seen"),
     Case("jax-siren", "jax_siren.py", (),
          [fix(("host-work", "logging-stall"), "--frame-every 1000"), fix(("host-work", "logging-stall"), "--dpi 50"), fix("evaluation-share", "--frame-size 32")],
          package="jax, optax, matplotlib", framework="jax", side="script", status="seen"),

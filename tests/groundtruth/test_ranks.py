@@ -50,7 +50,7 @@ class Ranks:
     @property
     def late(self):
         (group,) = self.report["rank_groups"]
-        return group["late"]
+        return group["straggler"]
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_the_late_ranks_data_is_the_finding(train):
     assert "rank 0: more" not in run.text
 
 
-@pytest.mark.parametrize("sync", ["all_reduce", "barrier"])
+@pytest.mark.parametrize("sync", ["all_reduce", "async", "barrier"])
 def test_exchanges_that_the_script_makes_itself(sync, train):
     run = train("--late", "data", "--sync", sync, "--told", "arguments")
     assert run.share(0, "comm.") == pytest.approx(run.exchange(0), abs=RATHER)
@@ -95,3 +95,11 @@ def test_what_holds_a_rank_up(late, by, train):
     assert run.is_communication(1)
     assert (run.late["rank"], run.late["by"]) == (0, by)
     assert "on rank 0; rank 1 waits for it" in run.report["verdict"]["sentence"]
+
+
+def test_three_ranks(train):
+    # With 30 ms a sample, the batch is there before three ranks' computing on two cores is over.
+    run = train("--late", "data", "--late-rank", 2, "--sample-ms", 60, ranks=3)
+    assert run.waiting(0) > 0.1
+    assert (run.late["rank"], run.late["by"]) == (2, "data loading")
+    assert "on rank 2; the other 2 ranks wait for it" in run.report["verdict"]["sentence"]

@@ -12,6 +12,7 @@
 #include "hooks/python/frameworks/tf_graph_waits.h"
 #include "hooks/python/frameworks/tf_stages.h"
 #include "hooks/python/frameworks/versions.h"
+#include "hooks/python/interpreter/look_again.h"
 #include "hooks/python/interpreter/wrap.h"
 #include "hooks/stacks/stall_stacks.h"
 #include "hooks/stacks/training_stacks.h"
@@ -153,6 +154,14 @@ struct MadeOverDataset {
   }
 };
 
+constinit LookAgain g_look;
+
+GW_COLD void look() noexcept {
+  const record::Quiet quiet;
+  const ErrorGuard guard;
+  note_eager_switches();
+}
+
 template <size_t>
 struct GraphCall {
   static constexpr int kFlags = kVarArgs | kKeywords;
@@ -162,7 +171,7 @@ struct GraphCall {
     if (--t_framework.graph_calls == 0) take_graph_waits();
     note_computing("TensorFlow");
     const uint64_t now = base::ticks();
-    note_eager_switches(now);
+    if (g_look.is_due(now)) look();
     context::maybe_sample(now);  // fit() asks for its batches in the graph, on a thread of its pool
     return result;
   }

@@ -4,8 +4,6 @@
 // found on becomes a fact, once. Thread safety: the GIL must be held. Signal safety: none.
 #pragma once
 
-#include <cstdint>
-
 #include "hooks/python/interpreter/api.h"
 
 namespace gpuwatch::hooks::python {
@@ -13,7 +11,6 @@ namespace gpuwatch::hooks::python {
 // A Keras model that is about to train; perhaps before the recording begins.
 void note_keras_model(PyObject* model) noexcept;
 
-// Asks TensorFlow at most once a second, 1 us; else a load and a compare. `now` in ticks.
-void note_eager_switches(uint64_t now) noexcept;
+void note_eager_switches() noexcept;  // 1 us
 
 }  // namespace gpuwatch::hooks::python

@@ -33,6 +33,14 @@ long to_long(PyObject* object, long otherwise) noexcept {
   return otherwise;
 }
 
+long answer_of(PyObject* object, const char* question) noexcept {
+  const Ref function = attribute(object, question);
+  if (!function) return -1;
+  const Ref answer(g_api.PyObject_CallFunctionObjArgs(function.get(), nullptr));
+  if (!answer) g_api.PyErr_Clear();
+  return answer ? to_long(answer.get(), -1) : -1;
+}
+
 long long_attribute(PyObject* object, const char* name, long otherwise) noexcept {
   const Ref value = attribute(object, name);
   return value ? to_long(value.get(), otherwise) : otherwise;

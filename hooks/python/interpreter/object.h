@@ -77,6 +77,9 @@ Ref attribute(PyObject* object, Name& name) noexcept;
 Ref item(PyObject* sequence, SsizeT index) noexcept;
 
 long to_long(PyObject* object, long otherwise) noexcept;
+// What a builtin without arguments answers, a number or a truth: no code of the job's runs. -1 without an
+// answer.
+long answer_of(PyObject* object, const char* question) noexcept;
 long long_attribute(PyObject* object, const char* name, long otherwise) noexcept;
 long long_attribute(PyObject* object, Name& name, long otherwise) noexcept;
 int truth_attribute(PyObject* object, const char* name, int otherwise) noexcept;  // 0, 1

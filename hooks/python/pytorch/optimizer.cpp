@@ -12,6 +12,7 @@
 #include "hooks/core/interrupt.h"
 #include "hooks/core/operations.h"
 #include "hooks/python/frameworks/versions.h"
+#include "hooks/python/interpreter/look_again.h"
 #include "hooks/python/interpreter/object.h"
 #include "hooks/python/interpreter/wrap.h"
 #include "hooks/python/pytorch/apply_to_process.h"
@@ -73,14 +74,22 @@ void begin_step(const PyObject* optimizer) noexcept {
   t_steps[t_depth++] = {optimizer, record::enter(id(Op::python_optimizer_step), number)};
 }
 
+constinit LookAgain g_look;
+
+GW_COLD void look() noexcept {
+  const record::Quiet quiet;
+  const ErrorGuard guard;
+  note_debug_switches();
+  note_intra_op_threads();
+  note_process_group();
+}
+
 void end_step(const PyObject* optimizer, uint8_t flags) noexcept {
   if (const uint32_t at = find_open(optimizer)) {
     t_depth = at - 1;
     leave_step(t_steps[t_depth].scope, flags, number_of(optimizer));
     context::maybe_sample(t_steps[t_depth].scope.begin);
-    note_debug_switches(t_steps[t_depth].scope.begin);
-    put_intra_op_threads();
-    note_process_group(t_steps[t_depth].scope.begin);
+    if (g_look.is_due(t_steps[t_depth].scope.begin)) look();
     apply_after_first_step();
     interrupt_if_asked();
   }

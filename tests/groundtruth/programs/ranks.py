@@ -13,8 +13,6 @@ import tempfile
 import time
 from pathlib import Path
 
-LATE_S = 0.03  # more than an equal rank's share of a step
-
 
 def parse():
     parser = argparse.ArgumentParser()
@@ -22,6 +20,7 @@ def parse():
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--late", choices=("data", "compute", "checkpoint", "gc", "none"), default="data")
     parser.add_argument("--late-rank", type=int, default=1)
+    parser.add_argument("--sample-ms", type=float, default=30, help="of a late rank's sample")
     parser.add_argument("--sync", choices=("ddp", "all_reduce", "async", "barrier", "fsdp"), default="ddp")
     parser.add_argument("--told", choices=("environment", "arguments"), default="environment")
     parser.add_argument("--steps", type=int, default=40)
@@ -50,7 +49,7 @@ def train(options):
     from torch.utils.data import DataLoader, Dataset
 
     is_late = options.rank == options.late_rank
-    data_s = LATE_S if options.late == "data" and is_late else 0
+    data_s = options.sample_ms / 1000 if options.late == "data" and is_late else 0
 
     class Samples(Dataset):
         def __len__(self):

@@ -25,9 +25,9 @@ test::Job late_rank() {
 }
 
 // Its data is there at once; it works `own_ms` of a step and waits for its peer the rest of it.
-test::Job waiting_rank(double own_ms, double step_ms = kStepMs) {
+test::Job waiting_rank(double own_ms, double step_ms = kStepMs, size_t batches = 100) {
   test::Job job = test::make_loader_job({.workers = 1,
-                                         .batches = 100,
+                                         .batches = batches,
                                          .service_ms = [](size_t) { return 1.0; },
                                          .think_ms = [=](size_t) { return step_ms; }});
   test::set_shares(job, {{Category::CommHost, 1 - own_ms / step_ms}});
@@ -141,6 +141,15 @@ TEST(Ranks, LimitsNameTheirRank) {
   test::set_shares(late, {{Category::HostCompute, 0.5}});
   const test::Job job = test::join_ranks({waiting_rank(60), late});
   EXPECT_TRUE(is_said(diagnose(job.run, job.ranks), "Rank 1: no rule explains 50% of each step"));
+}
+
+TEST(Ranks, ALimitOfSeveralRanksIsSaidOnce) {
+  const auto rank = [](size_t batches) { return waiting_rank(60, kStepMs, batches); };
+  const test::Job all = test::join_ranks({rank(15), rank(15), rank(15)});
+  EXPECT_TRUE(is_said(diagnose(all.run, all.ranks), "All ranks: only "));
+  const test::Job some = test::join_ranks({rank(15), rank(40), rank(15)});
+  EXPECT_TRUE(is_said(diagnose(some.run, some.ranks), "Ranks 0, 2: only "));
+  EXPECT_FALSE(is_said(diagnose(some.run, some.ranks), "Rank 0: only "));
 }
 
 // ---- gains of findings that are made up

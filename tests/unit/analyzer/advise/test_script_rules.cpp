@@ -169,6 +169,7 @@ constexpr char kInScript[] = "/home/a/train.py:55 mine\n/home/a/train.py:80 main
 Diagnosis diagnose_sampled_work(int samples, const char* work = kInLibrary, bool interprets = false) {
   CpuTraining training;
   model::Process& process = training.job.process();
+  process.facts["torch"] = "2.13.0";
   const model::Step first = training.job.rank().steps.front().step;
   training.job.rank().slices = {
       {first.begin, training.job.rank().steps.back().step.end, Category::Compute, 0}};

@@ -59,9 +59,14 @@ struct Ranks {
   std::vector<StepGroup> groups() const { return step_groups(run, rows); }
 };
 
+// All compute for 50 ms; one of them waits for data first.
+WorkOf late_by(size_t late, double wait_ms) {
+  return [=](size_t rank, size_t) { return Work{50, rank == late ? wait_ms : 0}; };
+}
+
 TEST(StepGroup, NamesTheRankThatTheOthersWaitFor) {
   Ranks ranks;
-  ranks.add(2, 20, [](size_t rank, size_t) { return Work{50, rank == 1 ? 100.0 : 0}; });
+  ranks.add(2, 20, late_by(1, 100));
   const auto groups = ranks.groups();
   ASSERT_EQ(groups.size(), 1u);
   const StepGroup& group = groups[0];
@@ -80,9 +85,8 @@ TEST(StepGroup, NamesTheRankThatTheOthersWaitFor) {
 // Two runs of a sweep, as long as each other, whose rows are interleaved.
 TEST(StepGroup, RanksOfAnotherLauncherAreAnotherJobs) {
   Ranks ranks;
-  const WorkOf work = [](size_t rank, size_t) { return Work{50, rank == 1 ? 100.0 : 0}; };
-  ranks.add(2, 20, work);
-  ranks.add(2, 20, work);
+  ranks.add(2, 20, late_by(1, 100));
+  ranks.add(2, 20, late_by(1, 100));
   for (size_t i = 0; i < 4; ++i) ranks.run.processes[i].parent_pid = i < 2 ? 1 : 2;
   const std::vector<RankAttribution> rows = ranks.rows;
   ranks.rows = {rows[0], rows[2], rows[3], rows[1]};
@@ -151,12 +155,7 @@ TEST(StepGroup, OfThreeRanksTheNextOneBoundsTheGain) {
 
 TEST(StepGroup, CollectivesOnTheDeviceTellTheSame) {
   Ranks ranks;
-  ranks.add(
-      2, 20,
-      [](size_t rank, size_t) {
-        return Work{50, rank == 1 ? 30.0 : 0};
-      },
-      Category::CommUnsplit);
+  ranks.add(2, 20, late_by(1, 30), Category::CommUnsplit);
   ASSERT_TRUE(ranks.groups().at(0).late);
 }
 
@@ -169,11 +168,8 @@ TEST(StepGroup, ProcessesThatDoNotCommunicateAreJobsForThemselves) {
 
 TEST(StepGroup, ARestartedJobIsAnotherGroup) {
   Ranks ranks;
-  const auto late = [](size_t wanted) {
-    return [=](size_t rank, size_t) { return Work{50, rank == wanted ? 50.0 : 0}; };
-  };
-  ranks.add(2, 20, late(1));
-  ranks.add(2, 20, late(0), Category::CommHost, ms(60'000));
+  ranks.add(2, 20, late_by(1, 50));
+  ranks.add(2, 20, late_by(0, 50), Category::CommHost, ms(60'000));
   const auto groups = ranks.groups();
   ASSERT_EQ(groups.size(), 2u);
   ASSERT_TRUE(groups[0].late && groups[1].late);
@@ -184,12 +180,7 @@ TEST(StepGroup, ARestartedJobIsAnotherGroup) {
 // Hosts were booted at different times; what they call the time of day is about the same.
 TEST(StepGroup, ClocksOfHostsAreNotCompared) {
   Ranks ranks;
-  ranks.add(
-      2, 20,
-      [](size_t rank, size_t) {
-        return Work{50, rank == 1 ? 50.0 : 0};
-      },
-      Category::CommHost, ms(1000), 500'000);
+  ranks.add(2, 20, late_by(1, 50), Category::CommHost, ms(1000), 500'000);
   for (model::Process& process : ranks.run.processes) {
     process.start = ranks.rows[size_t(process.rank)].steps.front().step.begin;
     process.start_realtime_ns = ms(1e12) + ms(3 * process.rank);

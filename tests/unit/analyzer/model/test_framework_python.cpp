@@ -25,7 +25,6 @@ TEST(FrameworkPython, IsWhatCallsTheModelsOperations) {
   const auto torch =
       seen_half_in(std::string("/v/site-packages/torch/nn/modules/linear.py:9 forward") + kMain);
   ASSERT_TRUE(torch);
-  EXPECT_EQ(torch->framework, "torch");
   EXPECT_NEAR(torch->share.share, 0.5, 1e-9);
   EXPECT_EQ(torch->optimizer, 0);
   EXPECT_EQ(torch->caller.line, 40u);
@@ -35,7 +34,6 @@ TEST(FrameworkPython, IsWhatCallsTheModelsOperations) {
                                "/v/site-packages/keras/src/trainers/trainer.py:9 fit") +
                    kMain);
   ASSERT_TRUE(keras);
-  EXPECT_EQ(keras->framework, "tensorflow");
   EXPECT_EQ(keras->in_graph, 0);
   const auto graph = seen_half_in(
       std::string(
