@@ -133,6 +133,8 @@ using namespace gpuwatch::hooks::libc;
 #define GW_LIBC_bytes(...) GW_LIBC_HOOK(__VA_ARGS__)
 #define GW_LIBC_rest(...) GW_LIBC_HOOK(__VA_ARGS__)
 #define GW_LIBC_opened(...)  // open.cpp
+#define GW_LIBC_items(...)   // stdio.cpp
+#define GW_LIBC_stream(...)  // stdio.cpp
 #define GW_LIBC_ends(...)    // exit.cpp
 
 #define GW_LIBC(ret, name, params, args, op_class, outcome, subject) \

@@ -36,7 +36,7 @@ inline Pointer real(Function function) noexcept {
 }
 
 // What a call to a function that does not exist answers.
-enum class Outcome : uint8_t { code, minus_one, bytes, rest, opened, ends };
+enum class Outcome : uint8_t { code, minus_one, bytes, rest, opened, items, stream, ends };
 
 // A call before the constructor, or to a function of a library that was loaded after it.
 template <class Pointer, class... Arguments>

@@ -21,7 +21,7 @@ def durations_ms(trace, name):
 WAITS = {
     "sem_wait", "sem_timedwait", "sem_clockwait", "pthread_cond_wait", "pthread_cond_timedwait",
     "pthread_cond_clockwait", "pthread_join", "poll", "ppoll", "select", "pselect", "epoll_wait", "epoll_pwait",
-    "nanosleep", "clock_nanosleep", "usleep", "sleep", "waitpid", "read", "readv", "recv", "recvfrom", "recvmsg",
+    "nanosleep", "clock_nanosleep", "usleep", "sleep", "waitpid", "read", "readv", "fread", "recv", "recvfrom", "recvmsg",
 }  # fmt: skip
 
 

@@ -225,3 +225,31 @@ def check_joins(trace, log, way):
         pid = pids[call.a, sent[key].detail[2]][nth]
         made = [e for e in samples[pid, call.b] if sent[key].begin_ns - CLOCK_NS <= e["begin"] and e["end"] <= received[key].begin_ns]
         assert made or "nested" in way, (call, sent[key], received[key], pid)
+
+
+def test_what_numpy_reads_counts(run_script, tmp_path):
+    """np.load() reads by fread(), whose system calls are made inside libc."""
+    watched = run_script(
+        f"""
+import numpy, torch
+from torch.utils.data import DataLoader, Dataset
+
+class Fields(Dataset):
+    def __len__(self):
+        return 4
+    def __getitem__(self, index):
+        return torch.from_numpy(numpy.load(r"{tmp_path}/field.npy")[:8, :8].copy())
+
+numpy.save(r"{tmp_path}/field.npy", numpy.zeros((1024, 1024)))
+for batch in DataLoader(Fields(), batch_size=2):
+    pass
+"""
+    )
+    assert (watched.returncode, watched.stderr) == (0, "")
+    fetches = watched.trace.calls("Fetch")
+    assert len(fetches) == 2
+    for fetch in fetches:
+        read, _, io_us, opens, _ = fetch.io_counts
+        assert 2 * (8 << 20) <= read <= 2 * (8 << 20) + 16384  # and the header, in a buffer
+        assert opens == 2
+        assert 0 < io_us <= (fetch.end_ns - fetch.begin_ns) / 1e3 + 1
