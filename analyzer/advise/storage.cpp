@@ -19,6 +19,12 @@ bool is_page_cache(const InputFacts& facts) {
   return facts.is_counted && facts.bytes_s() > kCacheBytesS;
 }
 
+// np.load() of a file of 24 MB for a crop of it: 400 MB were copied for each batch, 2.3 times as fast mapped.
+bool copies_in_vain(const InputFacts& facts) {
+  return is_page_cache(facts) && facts.io_share() >= kLeastCopyShare && facts.tensor_bytes > 0 &&
+         double(facts.bytes_read) >= kCopiedInVain * double(facts.tensor_bytes);
+}
+
 bool is_remote(const InputFacts& facts) {
   const double recorded = facts.open_ns + facts.read_ns + facts.receive_ns;
   return recorded > 0 && facts.remote_ns + facts.receive_ns >= kRemoteShare * recorded;
@@ -38,8 +44,9 @@ Reading reading_of(const RuleInput& input) {
   if (!input.loader || !input.facts) return Reading::kNotLimiting;
   const InputFacts& facts = *input.facts;
   const double waits = input.rank.steady_input_share();
-  if (waits < kLeastReadWait || facts.io_share() < kLeastReadShare || is_page_cache(facts))
-    return Reading::kNotLimiting;
+  if (waits < kLeastReadWait || facts.io_share() < kLeastReadShare) return Reading::kNotLimiting;
+  if (copies_in_vain(facts)) return Reading::kInVain;
+  if (is_page_cache(facts)) return Reading::kNotLimiting;
   if (is_remote(facts)) return Reading::kRemote;
   return has_small_files(facts, input.configured_loader()) ? Reading::kSmallFiles : Reading::kSlow;
 }

@@ -11,6 +11,7 @@ namespace gpuwatch::advise {
 
 enum class Reading {
   kNotLimiting,  // training does not wait for it, or it comes from the page cache
+  kInVain,       // copied from the page cache for the most part of the fetch, and then thrown away
   kRemote,       // a remote file system, or sockets
   kSmallFiles,   // opening and finding files takes the time, not their bytes
   kSlow          // anything else: local storage
@@ -19,6 +20,8 @@ enum class Reading {
 inline constexpr double kLeastReadWait = 0.05;
 inline constexpr double kLeastReadShare = 0.20;
 inline constexpr double kCacheBytesS = 1e9;
+inline constexpr double kLeastCopyShare = 0.50;
+inline constexpr double kCopiedInVain = 2;
 inline constexpr double kRemoteShare = 0.50;
 inline constexpr double kSmallFileBytes = 256 * 1024;
 inline constexpr double kLeastFiles = 0.5;
@@ -31,6 +34,11 @@ inline constexpr Threshold kReadShare{"time in read, open and stat calls", kLeas
 inline constexpr Threshold kCacheSpeed{
     "read throughput of a worker", kCacheBytesS, "bytes/s",
     "above it data comes from the page cache, and a faster disk gains nothing"};
+
+inline constexpr Threshold kCopyShare{"or, from the page cache, time in those calls", kLeastCopyShare,
+                                      "of the fetch", "below it something else takes more"};
+inline constexpr Threshold kInVainBytes{"and bytes read", kCopiedInVain, "times those of the batch's tensors",
+                                        "a batch that uses all that is read must copy it anyway"};
 
 Reading reading_of(const RuleInput& input);
 

@@ -25,6 +25,8 @@ constexpr double kBusy = 0.85;
 constexpr Threshold kThresholds[] = {
     kReadWait,
     kReadShare,
+    kCopyShare,
+    kInVainBytes,
     {"difference in bytes read between epochs", kSameBytes, "of the first epoch",
      "random crops and lengths differ by less, another subset of the data by more"},
     {"reading time of later epochs", kSameTime, "of the first epoch",
@@ -82,12 +84,38 @@ std::optional<Finding> pipeline(const RuleInput& input) {
   return finding;
 }
 
+// Files that lie in the page cache are read in full for a part of them.
+std::optional<Finding> copied_in_vain(const RuleInput& input) {
+  const InputFacts& facts = *input.facts;
+  const double lost = input.rank.share(attribute::Category::InputIo);
+  const double ceiling = ceiling_without_input(input, lost);
+  if (ceiling < kLeastSpeedup) return std::nullopt;
+  Finding finding = make_finding(kInputCacheable, input, lost);
+  finding.is_in_vain = true;
+  finding.title =
+      fmt::format("Read in full: {} are copied from the page cache for each batch of {}, {}",
+                  size_words(facts.per_batch(double(facts.bytes_read))),
+                  size_words(facts.per_batch(double(facts.tensor_bytes))), data_stall_words(input));
+  finding.evidence = reading_evidence(input);
+  finding.evidence.push_back({"tensors of a batch", facts.per_batch(double(facts.tensor_bytes)) / 1e6, "MB"});
+  finding.fix.change = NamedChange{"cache", ""};
+  finding.fix.summary =
+      "Map the files into memory instead of reading them (np.load(..., mmap_mode=\"r\")), so that only what "
+      "a "
+      "sample uses is copied, or read each once and keep it";
+  finding.fix.location = reading_location(input);
+  finding.ceiling_speedup = ceiling;
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.loader) {
     auto runs_again = pipeline(input);
     return runs_again ? runs_again : pipeline_finding(kInputCacheable, input, PipelineCause::kCache);
   }
-  if (reading_of(input) == Reading::kNotLimiting) return std::nullopt;
+  const Reading reading = reading_of(input);
+  if (reading == Reading::kInVain) return copied_in_vain(input);
+  if (reading == Reading::kNotLimiting) return std::nullopt;
   const InputFacts& facts = *input.facts;
   if (!reads_the_same_again(facts.epochs)) return std::nullopt;
   const double bytes = double(facts.epochs.front().bytes_read);
@@ -121,7 +149,8 @@ const Rule kInputCacheable{
     "enough memory for all of them is available. Where later epochs are faster, the page cache already holds "
     "the data. Also a tf.data pipeline of known stages without `cache()` that is run twice or more, if a "
     "Python "
-    "generator feeds it or the job keeps its CPU cores busy, or if its stages work in parallel and ahead.",
+    "generator feeds it or the job keeps its CPU cores busy, or if its stages work in parallel and ahead. Or "
+    "most of a fetch copies files from the page cache, and the batch uses less than half of the bytes.",
     "Load the data once and keep it: in the dataset before the workers start (forked workers share it), in "
     "/dev/shm, or memory-mapped.",
     kThresholds,

@@ -252,6 +252,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.loader) return without_loader(input);
   const predict::BatchCost mean = predict::mean_batch(*input.loader);
   if (mean.service_ns <= 0 || mean.cpu_ns / mean.service_ns < kLeastCpuShare) return std::nullopt;
+  if (reading_of(input) == Reading::kInVain) return std::nullopt;  // that CPU time is input-cacheable's
   const auto use = machine_use(input);
   const double of_cores = use ? share_of_cores(input, *use) : 0;
   const double left = std::max(of_cores, is_most_of_the_stall(input.rank) ? share_left(input) : 0);

@@ -136,6 +136,37 @@ TEST(InputDecode, IsSilentWhereWorkersWait) {
   EXPECT_EQ(find(diagnose_loader(job), "input-decode"), nullptr);
 }
 
+// Files of 24 MB, in the page cache, of which each sample uses a crop (downscaling-grids of tests/abroad: 2.3
+// times as fast mapped into memory). What the batch uses must be copied anyway.
+TEST(InputCacheable, KnowsWhatIsCopiedForNothing) {
+  const auto job = [](uint64_t read, double io_ms) {
+    LoaderJob made;
+    made.workers = 2;
+    made.cpu_count = 2;
+    made.service_ms = [](size_t) { return 80.0; };
+    made.think_ms = [](size_t) { return 10.0; };
+    made.describe = [=](model::Batch& batch) {
+      batch.fetch_cpu_ns = batch.fetch.length();
+      batch.bytes = 1'000'000;
+      batch.bytes_read = read;
+      batch.fetch_blocked_ns = batch.fetch_io_ns = model::Ns(io_ms * 1e6);
+      batch.reads = 16;
+    };
+    return diagnose_loader(made);
+  };
+  const Diagnosis whole = job(400'000'000, 70);
+  const Finding* first = first_complaint(whole.findings);
+  ASSERT_TRUE(first);
+  EXPECT_EQ(first->id, "input-cacheable");
+  EXPECT_NE(first->title.find("381 MiB are copied from the page cache for each batch of 977 KiB"),
+            std::string::npos)
+      << first->title;
+  EXPECT_GT(*first->ceiling_speedup, 2);
+  EXPECT_EQ(find(whole, "input-decode"), nullptr);
+  EXPECT_EQ(find(job(400'000'000, 30), "input-cacheable"), nullptr);
+  EXPECT_EQ(find(job(1'500'000, 1), "input-cacheable"), nullptr);
+}
+
 // A neighbourhood of a pixel, for which a scene is read and decoded (hyperspectral-pixels of tests/abroad:
 // two workers 1.7 times as fast, the scenes in memory 27 times).
 TEST(InputDecode, KnowsWhatIsReadForNothing) {
