@@ -28,12 +28,23 @@ constexpr std::string_view kCompilerFrames[] = {"torch/_dynamo/convert_frame.py"
                                                 "tensorflow/python/framework/func_graph.py",
                                                 "numba/core/compiler"};
 
+// JAX traces in here before it compiles, and looks at the result after. That neither begins nor ends a
+// compilation: one that took 5 s, for the last and short batch of an epoch, was counted as four.
+constexpr std::string_view kBetween = "jax/_src/";
+
 // The recorder takes no stack of calls below 1 ms; half of it, because clocks differ. Most calls are shorter.
 constexpr Ns kLeastStall = 500'000;
 
 bool is_of_compiler(std::string_view text) {
   return std::ranges::any_of(
       kCompilerFrames, [text](std::string_view frame) { return text.find(frame) != std::string_view::npos; });
+}
+
+enum class Doing { kCompiling, kBetween, kElse };
+
+Doing doing(std::string_view text) {
+  if (is_of_compiler(text)) return Doing::kCompiling;
+  return text.find(kBetween) != std::string_view::npos ? Doing::kBetween : Doing::kElse;
 }
 
 // The user's line below the compiler's frames.
@@ -61,7 +72,7 @@ std::optional<StackFrame> compiled_line_of(const Run& run, const Thread& thread,
 std::optional<CompilerSamples> compiler_samples(const Run& run, const Process& process,
                                                 const std::vector<TimeSpan>& intervals) {
   CompilerSamples seen;
-  std::unordered_map<uint32_t, bool> known;
+  std::unordered_map<uint32_t, Doing> known;
   FunctionTallies lines;
   double all = 0, compiling = 0;
   bool was_in_compiler = true;  // what had begun before is no spell of its own
@@ -70,13 +81,14 @@ std::optional<CompilerSamples> compiler_samples(const Run& run, const Process& p
   for (const WorkerStack* sample : samples) {
     const auto text = run.texts.find(sample->text);
     if (text == run.texts.end()) continue;
-    const auto [in_compiler, is_new] = known.try_emplace(sample->text);
-    if (is_new) in_compiler->second = is_of_compiler(text->second);
+    const auto [place, is_new] = known.try_emplace(sample->text);
+    if (is_new) place->second = doing(text->second);
     const double weight = double(std::max<Ns>(0, sample->weight));
     all += weight;
-    seen.spells += in_compiler->second && !was_in_compiler;
-    was_in_compiler = in_compiler->second;
-    if (!in_compiler->second) continue;
+    const bool is_compiling = place->second == Doing::kCompiling;
+    seen.spells += is_compiling && !was_in_compiler;
+    if (place->second != Doing::kBetween) was_in_compiler = is_compiling;
+    if (!is_compiling) continue;
     compiling += weight;
     if (const auto line = compiled_line(frames_of(text->second))) lines.add(*line, weight);
   }

@@ -48,6 +48,34 @@ TEST(SyncPerStep, PredictsTheStepWithoutIt) {
   expect_prediction(find(diagnosis, "sync-per-step"), step);
 }
 
+TEST(SyncPerStep, NamesPyTorchsCallOfAnExplicitOne) {
+  test::Job job = test::make_device_job({{.gap_us = 300, .device_us = 500}, kSync}, 100);
+  test::set_shares(job, {{Category::Sync, 0.37}});
+  job.process().facts["torch"] = "2.13.0";
+  const auto summary = [&] { return find(diagnose(job.run, job.ranks), "sync-per-step")->fix.summary; };
+  EXPECT_NE(summary().find(".item()"), std::string::npos) << summary();
+  job.run.operations[1].name = "cudaDeviceSynchronize";
+  EXPECT_NE(summary().find("torch.cuda.synchronize()"), std::string::npos) << summary();
+}
+
+// Each layer timed by its own waits (molecule-layer-times of tests/abroad): the host's part of the step is
+// theirs.
+TEST(SyncPerStep, ComesBeforeTheLaunchesThatItHoldsBack) {
+  const auto first_of = [](size_t launches_a_wait) {
+    std::vector<Action> step;
+    for (size_t i = 1; i <= 200; ++i) {
+      step.push_back({.gap_us = 100, .device_us = 40});
+      if (i % launches_a_wait == 0) step.push_back(kSync);
+    }
+    const Diagnosis diagnosis =
+        diagnose_device(step, {{Category::LaunchDispatch, 0.5}, {Category::Sync, 0.1}});
+    EXPECT_NE(find(diagnosis, "launch-bound"), nullptr);
+    return diagnosis.findings.front().id;
+  };
+  EXPECT_EQ(first_of(2), "sync-per-step");
+  EXPECT_EQ(first_of(40), "launch-bound");
+}
+
 TEST(SyncPerStep, TakesACopyOfFewBytesForOne) {
   Action item{
       .op_class = OpClass::Copy, .device_us = 2, .waits = true, .kind = RecordKind::CopyD2H, .bytes = 4};

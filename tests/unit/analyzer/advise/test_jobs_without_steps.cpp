@@ -46,6 +46,10 @@ TEST(Recompilation, IsSeenInSamplesWhereNoCallIsRecorded) {
       << "warm-up";
   EXPECT_FALSE(Found(sampled_job(kCompiles, [](int sample) { return sample / 30 == 4; }), "recompilation"))
       << "one long compilation";
+  Job traced = sampled_job(kCompiles, [](int sample) { return sample / 30 == 4; });
+  traced.run.texts[73] = "/v/site-packages/jax/_src/pjit.py:1546 _shardings\n/home/a/train.py:30 main";
+  for (size_t i = 123; i < 150; i += 6) traced.process().threads[0].worker_stacks[i].text = 73;
+  EXPECT_FALSE(Found(traced, "recompilation")) << "the same, with tracing in between";
 }
 
 TEST(HostWork, IsSeenInSamplesOfAJobWithoutSteps) {
