@@ -6,7 +6,10 @@
 namespace gpuwatch::hooks {
 
 bool begin_recording(const char* evidence) noexcept {
-  if (record::is_recording()) return true;
+  if (record::is_recording()) {
+    record::join_recording();
+    return true;
+  }
   return record::is_dormant() && record::activate(evidence);
 }
 

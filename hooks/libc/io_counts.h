@@ -2,9 +2,9 @@
 // The input of each thread: totals over its hooked Read, Open, Stat and Receive calls of any length, also of
 // those too short to be recorded. A wrapper around a longer call (the fetch of a batch) takes the difference
 // of two readings. A call inside another hooked call counts as part of the outer one; our own calls do not
-// count, and nothing counts while recording is off. Not seen: reads inside libc (fgets, fscanf), through
-// memory maps, by other threads, by io_uring. Thread safety: each thread has its own totals, so the reads of
-// a signal handler count for its thread. Cost: about 1 ns a call.
+// count, and nothing counts while recording is off. Not seen: stdio's reads of less than
+// 4 KiB (fgets), through memory maps, by other threads, by io_uring. Thread safety: each thread has its own
+// totals, so the reads of a signal handler count for its thread. Cost: about 1 ns a call.
 #pragma once
 
 #include <cstdint>

@@ -12,7 +12,8 @@ namespace {
 using gpuwatch::hooks::Op;
 using namespace gpuwatch::hooks::libc;
 
-// What the stream's own buffer can serve makes a system call now and then, and is passed through.
+// Less is served by the stream's own buffer, with a system call now and then, and passes through. libjpeg
+// asks for as much at a time.
 constexpr size_t kStreamBuffer = 4096;
 
 template <class Real>
@@ -21,9 +22,11 @@ Real found(Function function) noexcept {
   return GW_LIKELY(known) ? known : reinterpret_cast<Real>(find_one(function));
 }
 
-// The descriptor; -1 for a stream over memory. fileno() would set errno for those.
+// The descriptor; -1 for a stream over memory or callbacks (fmemopen, open_memstream, fopencookie), whose
+// field may hold anything. fileno() would set errno for those.
 int descriptor_of(const FILE* file) noexcept {
-  return file->_fileno;
+  constexpr int kIsFile = 0x2000;  // _IO_IS_FILEBUF of glibc's libioP.h
+  return file->_flags & kIsFile ? file->_fileno : -1;
 }
 
 template <class Real, class... Arguments>
@@ -32,15 +35,16 @@ size_t transfer(Function function, Op op, const void* caller, size_t size, size_
   const auto function_of_libc = found<Real>(function);
   if (GW_UNLIKELY(!function_of_libc)) return 0;
   size_t bytes;
-  const bool is_large = !__builtin_mul_overflow(size, count, &bytes) && bytes > kStreamBuffer;
+  const bool is_large = !__builtin_mul_overflow(size, count, &bytes) && bytes >= kStreamBuffer;
   if (GW_LIKELY(!is_watching() || !is_large)) return function_of_libc(arguments...);
+  const int descriptor = descriptor_of(file);
+  if (descriptor < 0) return function_of_libc(arguments...);
   size_t items = 0;
   const auto in_bytes = [&] {
     items = function_of_libc(arguments...);
     return static_cast<int64_t>(items * size);
   };
-  const auto subject = static_cast<uint32_t>(descriptor_of(file));
-  timed(Call{op, Outcome::bytes, input_of(op), subject, caller}, in_bytes);
+  timed(Call{op, Outcome::bytes, input_of(op), static_cast<uint32_t>(descriptor), caller}, in_bytes);
   return items;
 }
 

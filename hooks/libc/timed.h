@@ -47,7 +47,7 @@ void record_wait(const record::Scope& scope, const Call& call, int64_t result) n
 // functions of the same type share one instance.
 template <class Real, class... Arguments>
 [[gnu::noinline]] auto timed(Call call, Real real, Arguments... arguments) {
-  const record::Scope scope = record::enter(id(call.op), call.subject);
+  const record::Scope scope = record::enter_wait(id(call.op), call.subject);
   const uint64_t io_ticks_before = t_io_totals.io_ticks;
   const auto result = real(arguments...);
   if (GW_UNLIKELY(!scope)) return result;

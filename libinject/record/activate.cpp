@@ -102,15 +102,6 @@ void at_exit(int code, void*) {
   end_process(EndReason::Exit, code);
 }
 
-// Root in a container that writes into a user's mounted directory leaves files that the user cannot delete.
-void hand_over(const char* path, const char* directory) noexcept {
-  if (base::raw_syscall(SYS_geteuid) != 0) return;
-  struct stat about = {};
-  if (base::raw_syscall(SYS_lstat, base::address(directory), base::address(&about)) || about.st_uid == 0)
-    return;
-  base::raw_syscall(SYS_lchown, base::address(path), about.st_uid, about.st_gid);
-}
-
 void complain_about_config() noexcept {
   base::Text<1000> line;
   for (const auto& [name, value] : runtime::config().complaints) {
@@ -216,7 +207,15 @@ bool start(const char* evidence) noexcept {
 
 }  // namespace
 
+void join_recording() noexcept {
+  if (GW_LIKELY(!is_recording() || runtime::epoch() != 0)) return;
+  const base::ErrnoGuard keep_errno;
+  const Quiet quiet;
+  join_process();
+}
+
 uint32_t process_ordinal() noexcept {
+  join_recording();
   return g_ordinal;
 }
 

@@ -151,6 +151,7 @@ inline void store(ThreadRecorder* thread, const Slot& head, const Detail* detail
     g_torn.fetch_add(1, std::memory_order_relaxed);
     return;
   }
+  if (GW_UNLIKELY(thread->count == 0 && thread->sequence == 1)) put_given_thread_name(thread->tid);
   thread->is_storing = true;
   std::atomic_signal_fence(std::memory_order_seq_cst);
   if (GW_LIKELY(thread->count + needed <= thread->capacity) || make_room(thread, needed)) {
@@ -183,10 +184,18 @@ inline void store_span(uint16_t op, uint64_t begin, uint64_t end, uint8_t flags,
   store(thread, Slot(RecordKind::Host, flags, op, packed.span, begin, a, b), detail);
 }
 
+// Not after a fork within the call, whose child has the scope, too.
+template <class Detail>
+GW_COLD void finish_in_new_child(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b,
+                                 const Detail* detail) noexcept {
+  if (scope && scope.depth == static_cast<uint32_t>(base::sys_getpid()))
+    store_span(scope.op, scope.begin, base::ticks(), flags, a, b, detail);
+}
+
 template <class Detail>
 inline void finish(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b, const Detail* detail) noexcept {
   ThreadRecorder* thread = scope.thread;
-  if (!thread) return scope ? store_span(scope.op, scope.begin, base::ticks(), flags, a, b, detail) : void();
+  if (!thread) return finish_in_new_child(scope, flags, a, b, detail);
   if (thread->epoch != runtime::epoch()) return;  // the child of a fork that happened inside the call
   const PackedSpan packed = pack_span(base::ticks() - scope.begin);
   flags = static_cast<uint8_t>(flags | packed.flag | (detail ? sizeof(Detail) / sizeof(Slot) : 0));
@@ -227,7 +236,6 @@ GW_COLD ThreadRecorder* prepare_thread() noexcept {
     if (g_has_key) pthread_setspecific(g_key, thread);
   }
   t_recorder = thread;
-  put_given_thread_name(thread->tid);
   return thread;
 }
 
@@ -243,14 +251,8 @@ uint64_t take_torn_records() noexcept {
 
 Scope enter(uint16_t op, uint32_t object) noexcept {
   if (!is_recording()) return {};
-  ThreadRecorder* thread = t_recorder;
-  if (GW_UNLIKELY(thread == nullptr || thread->epoch != runtime::epoch())) {
-    // A child that reads a little and execs (subprocess) leaves nothing; 2000 of them took 40 MiB. Its first
-    // call is recorded when it ends, but is not seen while it is open.
-    if (runtime::epoch() == 0 && !t_quiet && !t_thread_ended) return {nullptr, base::ticks(), 0, op};
-    thread = prepare_thread();
-  }
-  if (GW_UNLIKELY(thread == nullptr || t_quiet)) return {};
+  ThreadRecorder* thread = usable_thread();
+  if (GW_UNLIKELY(!thread)) return {};
   const uint64_t now = base::ticks();
   const uint32_t depth = thread->depth;
   OpenCallsInPlace* open = thread->open;
@@ -262,6 +264,13 @@ Scope enter(uint16_t op, uint32_t object) noexcept {
   thread->depth = depth + 1;
   std::atomic_ref<uint32_t>(open->depth).store(depth + 1, std::memory_order_release);
   return {thread, now, depth, op};
+}
+
+Scope enter_wait(uint16_t op, uint32_t object) noexcept {
+  const bool is_new_child = is_recording() && runtime::epoch() == 0;
+  if (GW_LIKELY(!is_new_child)) return enter(op, object);
+  if (t_quiet || t_thread_ended) return {};
+  return {nullptr, base::ticks(), static_cast<uint32_t>(base::sys_getpid()), op};
 }
 
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b) noexcept {

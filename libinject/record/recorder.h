@@ -48,9 +48,9 @@ struct ThreadRecorder;  // thread_recorder.h
 
 // A call that was entered. False when nothing is recorded (dormant, off, or re-entered from our own code).
 struct Scope {
-  ThreadRecorder* thread = nullptr;  // null also in a forked child that has recorded nothing yet
+  ThreadRecorder* thread = nullptr;  // null also of enter_wait() in a child that has recorded nothing yet
   uint64_t begin = 0;                // ticks
-  uint32_t depth = 0;                // open calls outside this one
+  uint32_t depth = 0;                // open calls outside this one; without a thread the pid
   uint16_t op = 0;
   explicit operator bool() const noexcept { return begin != 0; }
   uint64_t elapsed_ticks() const noexcept { return base::ticks() - begin; }
@@ -58,6 +58,11 @@ struct Scope {
 
 // `object` is shown with the open call (a loader id, for example).
 [[nodiscard]] Scope enter(uint16_t op, uint32_t object = 0) noexcept;
+
+// The same for a wait that is recorded only if it is long: a forked child that has recorded nothing yet
+// leaves nothing for a short one (subprocess: a little reading, then exec; 2000 such children took 40 MiB). A
+// child that hangs in its very first wait is not seen to.
+[[nodiscard]] Scope enter_wait(uint16_t op, uint32_t object) noexcept;
 
 // Ends the call and records it. flags: trace::kFailed, ...; detail slots are counted here.
 void leave(const Scope& scope, uint8_t flags, uint32_t a, uint32_t b) noexcept;
@@ -104,7 +109,12 @@ using WrittenPath = base::Text<1024>;
 WrittenPath written_path(const char* path) noexcept;  // the same, for a part of a longer text
 uint32_t new_id() noexcept;                           // unique in this file
 
-uint32_t process_ordinal() noexcept;  // of this process in its file (field `process` of tables)
+// Writes down that this process is one of the run, where a forked child has not yet: its first record does,
+// too.
+void join_recording() noexcept;
+
+// Of this process in its file (field `process` of tables); joins.
+uint32_t process_ordinal() noexcept;
 
 // Lays a table down. `process` fields are filled in by the caller from process_ordinal().
 #define GW_DECLARE_PUT(table, identifier) void put(const trace::table##Fields& fields) noexcept;

@@ -193,10 +193,15 @@ int make_directory(const char* path, bool* made) noexcept {
 
 // Makes what is missing of the way to `path`, for its user alone. What cannot be made shows later.
 void make_parents(const char* path) noexcept {
-  static base::Path parent;  // 4 KiB, under the lock
-  parent = base::Path();
+  static base::Path parent, above;  // 4 KiB each, under the lock
+  parent = above = base::Path();
   for (const char* at = path; *at; ++at) {
-    if (*at == '/' && parent.size()) base::sys_mkdir(parent.c_str(), 0700);
+    const bool ends_parent = *at == '/' && parent.size() && at[1] && at[1] != '/';
+    if (ends_parent) {
+      if (base::sys_mkdir(parent.c_str(), 0700) == 0)
+        hand_over(parent.c_str(), above.size() ? above.c_str() : ".");
+      above = parent;
+    }
     parent.add(*at);
   }
 }
@@ -214,6 +219,14 @@ bool try_place(RunPlace* place, const char* parent, const char* suffix, int* err
 }
 
 }  // namespace
+
+void hand_over(const char* path, const char* directory) noexcept {
+  if (base::raw_syscall(SYS_geteuid) != 0) return;
+  struct stat about = {};
+  if (base::raw_syscall(SYS_lstat, base::address(directory), base::address(&about)) || about.st_uid == 0)
+    return;
+  base::raw_syscall(SYS_lchown, base::address(path), about.st_uid, about.st_gid);
+}
 
 void note_script(int argc, char** argv) noexcept {
   base::Text<sizeof g_script> script;

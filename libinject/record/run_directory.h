@@ -26,6 +26,10 @@ bool find_run_place(RunPlace* place, int* error) noexcept;
 // `<host>.<rank>.<pid>.<start>.gwt`; attempt > 0 adds `-<attempt>` to the start.
 void file_path(const RunPlace& place, int rank, uint64_t attempt, base::Path* path) noexcept;
 
+// Root in a container that writes into a user's mounted directory leaves files that the user cannot delete:
+// `path` becomes its owner's who has `directory`. Nothing for others than root.
+void hand_over(const char* path, const char* directory) noexcept;
+
 // An environment variable as a number, or -1.
 int environment_number(const char* name) noexcept;
 

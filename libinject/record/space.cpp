@@ -92,11 +92,16 @@ int write_zeros(int fd, off_t offset, size_t bytes) noexcept {
   return 0;
 }
 
-// Some file systems (NFS before 4.2, many FUSE ones) cannot reserve: write zeros instead.
+// Some file systems (NFS before 4.2, many FUSE ones) and sandboxes cannot reserve. There each frame exists
+// when claim() has written its zeros. Not more than that: another process may have laid a frame down in the
+// rest.
+constinit std::atomic<bool> g_cannot_reserve{false};
+
 int reserve(int fd, off_t offset, size_t bytes) noexcept {
   const int error = base::sys_fallocate(fd, offset, static_cast<off_t>(bytes));
-  if (error != -EOPNOTSUPP) return error;
-  return write_zeros(fd, offset, bytes);
+  if (error != -EOPNOTSUPP && error != -ENOSYS && error != -EPERM) return error;
+  g_cannot_reserve.store(true, std::memory_order_relaxed);
+  return 0;
 }
 
 StopReason stop_reason_of(int error) noexcept {
@@ -161,6 +166,17 @@ uint8_t* map_segment(size_t index) noexcept {
   return expected;
 }
 
+// A job may lower its limit below what is reserved: a store still works there, a write raises SIGXFSZ.
+StopReason zero(uint32_t from_page, uint32_t to_page) noexcept {
+  if (uint64_t{to_page} * kPageBytes > file_size_limit()) return StopReason::FileSizeLimit;
+  const base::Descriptor file = open_checked();
+  if (file.fd < 0) return StopReason::Error;
+  const off_t offset = static_cast<off_t>(uint64_t{from_page} * kPageBytes);
+  const StopReason failed = stop_reason_of(write_zeros(file.fd, offset, (to_page - from_page) * kPageBytes));
+  base::close_unless_kept(file);
+  return failed;
+}
+
 uint8_t* page_address(uint32_t page) noexcept {
   const size_t index = page / kPagesPerSegment;
   if (index >= kMaxSegments) return nullptr;
@@ -196,7 +212,8 @@ bool create(const char* path, uint32_t mode, uint64_t max_bytes, int* error) noe
     *error = -fd;
     return false;
   }
-  const int failed = leaves_disk_reserve(fd, kSegmentBytes) ? reserve(fd, 0, kFirstStepBytes) : -ENOSPC;
+  int failed = leaves_disk_reserve(fd, kSegmentBytes) ? reserve(fd, 0, kFirstStepBytes) : -ENOSPC;
+  if (!failed) failed = write_zeros(fd, 0, kPageBytes);
   std::strncpy(g_path, path, sizeof g_path - 1);
   const base::Descriptor file = g_file.keep(fd);
   uint8_t* first = failed ? nullptr : map_segment(0);
@@ -229,11 +246,10 @@ uint8_t* claim(uint32_t pages) noexcept {
     }
   } while (!next.compare_exchange_weak(seen, after, std::memory_order_relaxed));
   if (!ensure_reserved(after)) return nullptr;
-  // A job may lower its limit below what is reserved: a store still works there, a write raises SIGXFSZ.
-  if (uint64_t{after} * kPageBytes <= file_size_limit()) {
-    const base::Descriptor file = open_checked();
-    write_zeros(file.fd, static_cast<off_t>(uint64_t{first} * kPageBytes), pages * kPageBytes);
-    base::close_unless_kept(file);
+  const StopReason failed = zero(first, after);
+  if (failed != StopReason::Recording && g_cannot_reserve.load(std::memory_order_relaxed)) {
+    stop_after_failure(failed);
+    return nullptr;
   }
   uint8_t* frame = page_address(first);
   if (!frame) stop_this_process(StopReason::Error);

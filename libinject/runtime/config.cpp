@@ -79,7 +79,7 @@ void note_start_directory() noexcept {
 void complain(const char* name, const char* value) noexcept {
   for (Config::Complaint& complaint : g_config.complaints) {
     if (complaint.name) continue;
-    complaint = {copied(name), value ? copied(value) : nullptr};
+    complaint = {name, value};
     return;
   }
 }
@@ -198,6 +198,11 @@ void read_config() noexcept {
       complain(*entry, nullptr);
     else if (!apply(known, equals + 1))
       complain(known, equals + 1);
+  }
+  // Last: they must not take the space of a setting that is understood.
+  for (auto& [name, value] : g_config.complaints) {
+    if (name) name = copied(name);
+    if (value) value = copied(value);
   }
 }
 

@@ -1,26 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks/python/frameworks/tf_eager.h"
 
+#include "hooks/python/interpreter/look_again.h"
 #include "hooks/python/interpreter/object.h"
-#include "libinject/base/compiler.h"
-#include "libinject/record/recorder.h"
 
 namespace gpuwatch::hooks::python {
 
 namespace {
 
-// Under the GIL; forked children inherit what was written.
-constinit bool g_keras_is_eager = false, g_is_keras_put = false, g_are_functions_put = false;
+constinit bool g_keras_is_eager = false;  // under the GIL
+constinit SwitchFact g_keras("keras_run_eagerly"), g_functions("tf_run_functions_eagerly");
 
 bool functions_run_eagerly() noexcept {
   PyObject* module = loaded_module("tensorflow.python.eager.polymorphic_function.eager_function_run");
   return module && truth_attribute(module, "RUN_FUNCTIONS_EAGERLY", 0) == 1;
-}
-
-void put_once(bool is_on, const char* fact, bool& is_put) noexcept {
-  if (!is_on || is_put) return;
-  is_put = true;
-  record::put_fact(fact, "on");
 }
 
 }  // namespace
@@ -32,8 +25,8 @@ void note_keras_model(PyObject* model) noexcept {
 }
 
 GW_COLD void note_eager_switches() noexcept {
-  put_once(g_keras_is_eager, "keras_run_eagerly", g_is_keras_put);
-  put_once(functions_run_eagerly(), "tf_run_functions_eagerly", g_are_functions_put);
+  if (g_keras_is_eager) g_keras.put_on();
+  if (!g_functions.is_put() && functions_run_eagerly()) g_functions.put_on();
 }
 
 }  // namespace gpuwatch::hooks::python

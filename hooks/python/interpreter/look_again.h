@@ -32,16 +32,33 @@ class LookAgain {
 class NumberFact {
  public:
   constexpr explicit NumberFact(const char* key) noexcept : key_(key) {}
+  bool is_put() const noexcept { return value_ != UINT64_MAX && epoch_ == runtime::epoch(); }
   void put(uint64_t value) noexcept {
-    if (value == value_ && epoch_ == runtime::epoch()) return;
+    if (is_put() && value == value_) return;
     value_ = value;
-    epoch_ = runtime::epoch();
     record::put_fact(key_, value);
+    epoch_ = runtime::epoch();
   }
 
  private:
   const char* key_;
   uint64_t value_ = UINT64_MAX;
+  uint32_t epoch_ = 0;
+};
+
+// Written once in a process.
+class SwitchFact {
+ public:
+  constexpr explicit SwitchFact(const char* key) noexcept : key_(key) {}
+  bool is_put() const noexcept { return epoch_ != 0 && epoch_ == runtime::epoch(); }
+  void put_on() noexcept {
+    if (is_put()) return;
+    record::put_fact(key_, "on");
+    epoch_ = runtime::epoch();
+  }
+
+ private:
+  const char* key_;
   uint32_t epoch_ = 0;
 };
 

@@ -77,8 +77,8 @@ Ref attribute(PyObject* object, Name& name) noexcept;
 Ref item(PyObject* sequence, SsizeT index) noexcept;
 
 long to_long(PyObject* object, long otherwise) noexcept;
-// What a builtin without arguments answers, a number or a truth: no code of the job's runs. -1 without an
-// answer.
+// What a function without arguments answers, a number or a truth; -1 without an answer. For the framework's
+// own, which neither wait nor print.
 long answer_of(PyObject* object, const char* question) noexcept;
 long long_attribute(PyObject* object, const char* name, long otherwise) noexcept;
 long long_attribute(PyObject* object, Name& name, long otherwise) noexcept;

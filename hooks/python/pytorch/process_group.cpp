@@ -10,8 +10,10 @@ namespace {
 constinit NumberFact g_rank("process_group.rank"), g_size("process_group.size");
 }
 
-// torch.distributed.distributed_c10d._world._default_pg: a plain attribute, so that no property runs.
+// torch.distributed.distributed_c10d._world._default_pg: a plain attribute, so that no property runs. Not
+// asked again once it has answered: a group may be written in Python.
 GW_COLD void note_process_group() noexcept {
+  if (g_size.is_put()) return;
   PyObject* const module = loaded_module("torch.distributed.distributed_c10d");
   const Ref world = module ? attribute(module, "_world") : Ref();
   const Ref group = world ? attribute(world.get(), "_default_pg") : Ref();

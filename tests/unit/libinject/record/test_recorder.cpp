@@ -308,6 +308,48 @@ TEST_F(Recorder, DiskThatIsFullStopsRecordingNotTheJob) {
   EXPECT_GT(grid.slot_count(), 2500u);
 }
 
+// A file system or a sandbox that cannot reserve: frames are made one by one.
+TEST_F(Recorder, WhereSpaceCannotBeReservedNothingIsLost) {
+  for (const uint32_t error : {EOPNOTSUPP, ENOSYS, EPERM}) {
+    ASSERT_EQ(run([error] {
+                if (!refuse_call(SYS_fallocate, error)) _exit(77);
+                const pid_t child = fork();
+                record_numbered(0, 300000);
+                if (child == 0) _exit(0);
+                int status = 1;
+                if (waitpid(child, &status, 0) != child || status != 0) _exit(78);
+              }),
+              0);
+    Grid grid;
+    read(&grid);
+    EXPECT_EQ(grid.slot_count(), 600000u) << error;
+    fs::remove_all(directory_);
+    fs::create_directory(directory_);
+  }
+}
+
+// One of subprocess reads a little and is gone: it leaves neither a process nor a page.
+TEST_F(Recorder, AChildJoinsWithItsFirstRecord) {
+  ASSERT_EQ(run([] {
+              record_numbered(0, 1);
+              for (const bool is_recorded : {false, true}) {
+                if (const pid_t child = fork()) {
+                  waitpid(child, nullptr, 0);
+                  continue;
+                }
+                const record::Scope wait = record::enter_wait(kOp, 7);
+                if (!wait) _exit(1);
+                is_recorded ? record::leave(wait, 0, 1, 2) : record::leave_unrecorded(wait);
+                _exit(0);
+              }
+            }),
+            0);
+  Grid grid;
+  read(&grid);
+  EXPECT_EQ(grid.all<trace::Process>("PROC").size(), 2u);
+  EXPECT_EQ(grid.slot_count(), 2u);
+}
+
 TEST_F(Recorder, CountsLossesInTheProcessThatHasThem) {
   ASSERT_EQ(run([] {
               record::lose("before the fork", 3);
