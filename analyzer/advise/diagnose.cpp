@@ -271,8 +271,11 @@ std::string ranks_prefix(const model::Run& run, const std::vector<attribute::Ran
   for (const attribute::RankAttribution& rank : ranks)
     all.insert(uint32_t(std::max(run.processes.at(rank.process).rank, 0)));
   if (all.size() < 2 || numbers.empty()) return "";
-  if (numbers.size() == all.size()) return "All ranks: ";
-  return fmt::format("{} {}: ", numbers.size() == 1 ? "Rank" : "Ranks", fmt::join(numbers, ", "));
+  constexpr size_t kMostNamed = 8;
+  const std::set<uint32_t> named(numbers.begin(), numbers.end());
+  if (named.size() == all.size()) return "All ranks: ";
+  if (named.size() > kMostNamed) return fmt::format("{} of {} ranks: ", named.size(), all.size());
+  return fmt::format("{} {}: ", named.size() == 1 ? "Rank" : "Ranks", fmt::join(named, ", "));
 }
 
 std::optional<predict::Prediction> what_if(const model::Run& run, const attribute::RankAttribution& rank,

@@ -62,9 +62,9 @@ void add_dropped(const model::Run& run, Limits& limits) {
       add_weighty(limits, fmt::format("{} records were dropped: {}.", count, io::printable(reason)));
   for (const auto& [what, count] : incomplete)
     if (count > 0)
-      add_weighty(limits,
-                  fmt::format("Incomplete, {}: {}.", count == 1 ? "once" : fmt::format("{} times", count),
-                              io::printable(what)));
+      add_weighty(limits, fmt::format("{} incomplete: {}.",
+                                      count == 1 ? "1 record is" : fmt::format("{} records are", count),
+                                      io::printable(what)));
 }
 
 // What of a framework's data loading is not seen, by the modules that the process has loaded.
@@ -277,7 +277,7 @@ Limits of_rank(const model::Run& run, const RankAttribution& rank) {
   return limits;
 }
 
-// What holds for several ranks is said once: 64 ranks had 64 sentences about the same.
+// The same sentence about several ranks is said once: 64 ranks had 64.
 void add_ranks(const model::Run& run, const std::vector<RankAttribution>& ranks, Limits& limits) {
   struct Shared {
     Limit limit;
@@ -290,8 +290,7 @@ void add_ranks(const model::Run& run, const std::vector<RankAttribution>& ranks,
     for (Limit& limit : of_rank(run, rank)) {
       const auto [place, is_new] = places.try_emplace(limit.sentence, all.size());
       if (is_new) all.push_back({std::move(limit), {}});
-      std::vector<uint32_t>& its = all[place->second].ranks;
-      if (its.empty() || its.back() != number) its.push_back(number);
+      all[place->second].ranks.push_back(number);
     }
   }
   for (Shared& shared : all) {

@@ -87,7 +87,7 @@ class NoGain {
     const double alone = gain(from.of_option, wanted), on_top = gain(from.of_all, wanted);
     if (on_top >= kLeastSpeedup) {
       const std::string why =
-          wanted.forbidden_by.empty() ? "less than what the prediction may be off by" : wanted.forbidden_by;
+          wanted.forbidden_by.empty() ? "the prediction may be off by more" : wanted.forbidden_by;
       result_.push_back(
           fmt::format("{} (not proposed, {} expected: {})", wanted.words, gain_words(on_top), why));
     } else if (!wanted.is_asked || !wanted.forbidden_by.empty()) {

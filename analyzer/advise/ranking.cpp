@@ -75,11 +75,13 @@ bool is_stronger(const Strength& a, const Strength& b) {
   return high_a > high_b + kSame;
 }
 
-// What distorts the recording is a symptom only if its own cost is known, and that of the cause is not.
 bool is_symptom_of(const Finding& symptom, const Finding& cause) {
-  const bool may_be_one = symptom.distorts.empty() || (symptom.prediction && !cause.prediction);
-  return cause.is_complaint() && symptom.is_complaint() && may_be_one && symptom.bottleneck &&
-         std::ranges::find(cause.distorts, *symptom.bottleneck) != cause.distorts.end();
+  const auto is_causes = [&](uint32_t rank) {
+    return std::ranges::find(cause.ranks, rank) != cause.ranks.end();
+  };
+  return cause.is_complaint() && symptom.is_complaint() && symptom.distorts.empty() && symptom.bottleneck &&
+         std::ranges::find(cause.distorts, *symptom.bottleneck) != cause.distorts.end() &&
+         std::ranges::any_of(symptom.ranks, is_causes);
 }
 
 // The recorded job after `finding`, for the rules that are asked next.

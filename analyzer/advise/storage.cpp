@@ -15,19 +15,27 @@ namespace {
 using attribute::Category;
 using attribute::Group;
 
+// Or a disk as fast as it: what a faster one would gain is little.
 bool is_page_cache(const InputFacts& facts) {
   return facts.is_counted && facts.bytes_s() > kCacheBytesS;
-}
-
-// np.load() of a file of 24 MB for a crop of it: 400 MB were copied for each batch, 2.3 times as fast mapped.
-bool copies_in_vain(const InputFacts& facts) {
-  return is_page_cache(facts) && facts.io_share() >= kLeastCopyShare && facts.tensor_bytes > 0 &&
-         double(facts.bytes_read) >= kCopiedInVain * double(facts.tensor_bytes);
 }
 
 bool is_remote(const InputFacts& facts) {
   const double recorded = facts.open_ns + facts.read_ns + facts.receive_ns;
   return recorded > 0 && facts.remote_ns + facts.receive_ns >= kRemoteShare * recorded;
+}
+
+// np.load() of a file of 24 MB for a crop of it: 400 MB were copied for each batch, 2.3 times as fast mapped.
+bool copies_in_vain(const InputFacts& facts) {
+  constexpr double kCached = 0.5;  // of the bytes: the rest came from the disk
+  return is_page_cache(facts) && !is_remote(facts) && facts.io_share() >= kLeastCopyShare &&
+         double(facts.disk_bytes) < (1 - kCached) * double(facts.bytes_read) && facts.tensor_bytes > 0 &&
+         double(facts.bytes_read) >= kReadForNothing * double(facts.tensor_bytes);
+}
+
+// Through sockets, not by a remote file system.
+bool is_received(const InputFacts& facts) {
+  return is_remote(facts) && facts.receive_ns >= facts.remote_ns;
 }
 
 // About one small file a sample: finding and opening it costs more than reading its bytes.
@@ -55,7 +63,7 @@ double ceiling_without_reading(const RuleInput& input) {
   const double bound = ceiling_without_input(input, input.rank.share(Group::Input));
   // A cache also spares the client's own work (connections, TLS, parsing), which is no blocked read: pictures
   // from an object store became 21 times as fast with one, where the reads alone were 4.6 times.
-  if (is_remote(*input.facts)) return bound;
+  if (is_received(*input.facts)) return bound;
   predict::LoaderSetting setting = input.loader_setting();
   setting.io_factor = 1;  // replaces faster storage that an earlier finding assumes
   const double now = expected_step_ms(input, *input.loader, setting);

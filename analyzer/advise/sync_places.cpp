@@ -111,6 +111,15 @@ std::vector<SyncPlace> sync_places(const RuleInput& input) {
   return finder.places();
 }
 
+bool waits_like_blocking(const RuleInput& input) {
+  double launched = 0, waits = 0;
+  for (const HostEvent& event : input.streams->events)
+    if (event.op_class == OpClass::Launch || event.op_class == OpClass::GraphLaunch)
+      launched += double(event.op_count);
+  for (const SyncPlace& place : sync_places(input)) waits += place.is_free ? 0 : double(place.times);
+  return launched > 0 && waits >= kWaitsLikeBlocking * launched;
+}
+
 predict::EventFilter waits_at(const std::vector<SyncPlace>& places) {
   std::vector<uint64_t> members;
   for (const SyncPlace& place : places)

@@ -28,6 +28,11 @@ struct SyncPlace {
 // Without those that belong to a pageable H2D copy or to a checkpoint. Requires `input.streams` and `device`.
 std::vector<SyncPlace> sync_places(const RuleInput& input);
 
+// The host waits after every fourth launch or more often, as with CUDA_LAUNCH_BLOCKING=1: the queue is empty
+// at each.
+inline constexpr double kWaitsLikeBlocking = 0.25;
+bool waits_like_blocking(const RuleInput& input);
+
 // The calls of all these places.
 predict::EventFilter waits_at(const std::vector<SyncPlace>& places);
 

@@ -30,7 +30,8 @@ constexpr std::string_view kCompilerFrames[] = {"torch/_dynamo/convert_frame.py"
 
 // JAX traces in here before it compiles, and looks at the result after. That neither begins nor ends a
 // compilation: one that took 5 s, for the last and short batch of an epoch, was counted as four.
-constexpr std::string_view kBetween = "jax/_src/";
+constexpr std::string_view kTracing[] = {"jax/_src/pjit.py", "jax/_src/interpreters/",
+                                         "jax/_src/linear_util.py", "jax/_src/api_util.py"};
 
 // The recorder takes no stack of calls below 1 ms; half of it, because clocks differ. Most calls are shorter.
 constexpr Ns kLeastStall = 500'000;
@@ -40,11 +41,13 @@ bool is_of_compiler(std::string_view text) {
       kCompilerFrames, [text](std::string_view frame) { return text.find(frame) != std::string_view::npos; });
 }
 
-enum class Doing { kCompiling, kBetween, kElse };
+enum class Doing { kCompiling, kTracing, kElse };
 
 Doing doing(std::string_view text) {
   if (is_of_compiler(text)) return Doing::kCompiling;
-  return text.find(kBetween) != std::string_view::npos ? Doing::kBetween : Doing::kElse;
+  const bool traces = std::ranges::any_of(
+      kTracing, [&](std::string_view file) { return text.find(file) != std::string_view::npos; });
+  return traces ? Doing::kTracing : Doing::kElse;
 }
 
 // The user's line below the compiler's frames.
@@ -87,7 +90,7 @@ std::optional<CompilerSamples> compiler_samples(const Run& run, const Process& p
     all += weight;
     const bool is_compiling = place->second == Doing::kCompiling;
     seen.spells += is_compiling && !was_in_compiler;
-    if (place->second != Doing::kBetween) was_in_compiler = is_compiling;
+    if (place->second != Doing::kTracing) was_in_compiler = is_compiling;
     if (!is_compiling) continue;
     compiling += weight;
     if (const auto line = compiled_line(frames_of(text->second))) lines.add(*line, weight);

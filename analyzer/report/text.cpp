@@ -268,7 +268,7 @@ std::string evidence_words(const Finding& finding) {
     const advise::Evidence& row = finding.evidence[i];
     const std::string unit = clean(row.unit);
     words += fmt::format("{}{} {}{}{}", i ? "; " : "", clean(row.what), evidence_number(row.value),
-                         unit.starts_with('%') ? "" : " ", unit);
+                         unit.empty() || unit.starts_with('%') ? "" : " ", unit);
   }
   return words;
 }

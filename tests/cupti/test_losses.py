@@ -54,7 +54,7 @@ def test_streams_past_the_bound_keep_their_device(on_device, guest, tmp_path):  
     sentence = "GPU operations are known by their device alone: more than 3072 streams"
     assert trace.lost == {f"incomplete: {sentence}": 128}
     report = done.report()
-    assert report["trace"]["lost_events"] == 0 and f"Incomplete, 128 times: {sentence}." in report["limits"]
+    assert report["trace"]["lost_events"] == 0 and f"128 records are incomplete: {sentence}." in report["limits"]
 
 
 @pytest.fixture

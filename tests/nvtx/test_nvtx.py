@@ -148,7 +148,7 @@ def test_categories_past_the_bound_are_counted(record):
     sentence = "NVTX ranges may lack the name of their category: more than 768 have one"
     assert incomplete(trace) == {sentence: 1}
     report = done.report()
-    assert report["trace"]["lost_events"] == 0 and f"Incomplete, once: {sentence}." in report["limits"]
+    assert report["trace"]["lost_events"] == 0 and f"1 record is incomplete: {sentence}." in report["limits"]
 
 
 def test_threads_named_past_the_bound_are_counted(record):

@@ -100,7 +100,8 @@ std::optional<Finding> copied_in_vain(const RuleInput& input) {
   finding.evidence.push_back({"tensors of a batch", facts.per_batch(double(facts.tensor_bytes)) / 1e6, "MB"});
   finding.fix.change = NamedChange{"cache", ""};
   finding.fix.summary =
-      "Map the files into memory instead of reading them (np.load(..., mmap_mode=\"r\")), so that only what "
+      "Map the files into memory instead of reading them (of NumPy: np.load(..., mmap_mode=\"r\")), so that "
+      "only what "
       "a "
       "sample uses is copied, or read each once and keep it";
   finding.fix.location = reading_location(input);
@@ -144,13 +145,15 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kInputCacheable{
     "input-cacheable",
-    "Every epoch reads, or makes, the same data again although they might fit in memory.",
+    "Every epoch reads, or makes, the same data again although they might fit in memory, or files that lie "
+    "in "
+    "memory are read in full for a part of them.",
     "Complete epochs that read the same number of bytes, the later ones no faster than the first, while "
     "enough memory for all of them is available. Where later epochs are faster, the page cache already holds "
     "the data. Also a tf.data pipeline of known stages without `cache()` that is run twice or more, if a "
     "Python "
     "generator feeds it or the job keeps its CPU cores busy, or if its stages work in parallel and ahead. Or "
-    "most of a fetch copies files from the page cache, and the batch uses less than half of the bytes.",
+    "most of a fetch copies files from the page cache, and the batch uses less than an eighth of the bytes.",
     "Load the data once and keep it: in the dataset before the workers start (forked workers share it), in "
     "/dev/shm, or memory-mapped.",
     kThresholds,

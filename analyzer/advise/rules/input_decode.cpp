@@ -29,8 +29,6 @@ constexpr double kLeastOfWait = 0.5;
 constexpr double kMostOfStep = 0.5;
 constexpr double kLeastOfCpu = 1.0 / 3;
 
-constexpr double kReadForNothing = 8;
-
 constexpr size_t kLeastSamples = 10;  // stack samples of the workers: fewer do not name a function
 
 constexpr Threshold kThresholds[] = {
@@ -141,8 +139,10 @@ std::string pipeline_title(const RuleInput& input, const UnseenPipeline& pipelin
 }
 
 // Where its stages were seen, the one that works longest.
-void name_stage(Finding& finding, const model::Loader& loader, const UnseenPipeline& pipeline) {
-  if (!pipeline.work) return;
+void name_stage(Finding& finding, const RuleInput& input, const model::Loader& loader,
+                const UnseenPipeline& pipeline) {
+  constexpr double kWorthNaming = 0.05;  // of the step; "0.08 of 0.12 ms of work" in a step of 32 ms is none
+  if (!pipeline.work || pipeline.work->busy_ns() < kWorthNaming * input.now_ms * 1e6) return;
   const CostlyStage stage = costly_stage(loader, *pipeline.work);
   const std::string name = io::printable(stage.name);
   finding.evidence.push_back({"work of all stages", pipeline.work->busy_ns() / 1e6, "ms for a batch"});
@@ -176,7 +176,7 @@ std::optional<Finding> in_pipeline(const RuleInput& input, const UnseenPipeline&
       "cheaper or precomputed transforms, or .cache() if the data fits in memory";
   finding.fix.change = NamedChange{"transforms", ""};
   finding.fix.location = loader.location;
-  name_stage(finding, loader, pipeline);
+  name_stage(finding, input, loader, pipeline);
   if (const auto code = model::sample_code(loader)) finding.fix.location = code->location();
   const auto fitting = pipeline_fix(input, pipeline);
   if (fitting && fitting->cause == PipelineCause::kTransforms) finding.fix = fitting->fix;

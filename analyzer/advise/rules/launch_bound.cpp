@@ -10,12 +10,13 @@
 #include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/short_operations.h"
+#include "analyzer/advise/sync_places.h"
 #include "analyzer/attribute/device_work.h"
 #include "analyzer/model/quantile.h"
 
 namespace gpuwatch::advise {
 
-extern const Rule kLaunchBound;
+extern const Rule kLaunchBound, kSyncPerStep;
 
 namespace {
 
@@ -52,6 +53,8 @@ constexpr Threshold kThresholds[] = {
      "measured with six models and PyTorch 2.13"},
     {"host overhead left by torch.compile, growing part", kCompiledShare, "of the launch time",
      "same measurement; the interval spans 0.5x to 1.5x the sum of both parts"},
+    {"waits for the GPU, with which `sync-per-step` comes first", kWaitsLikeBlocking, "of the launches",
+     "then the queue is empty at each launch because of them"},
     {"range of a prediction", kWidestRange, "times its value",
      "the overhead of torch.compile alone makes it as wide as its value; beyond it, an upper bound"},
     kLeastGain,
@@ -220,6 +223,14 @@ void predict_gain(Finding& finding, const RuleInput& input, const HostGaps& gaps
     finding.timeline = std::make_shared<const predict::StreamReplayInput>(std::move(captured));
 }
 
+// Whoever times each layer waits so often that the host never gets ahead. What its launches cost shows
+// without the waits: of 123 and 245 launches a step, the job was 2.2 times as fast without the waits.
+bool is_held_back(const RuleInput& input) {
+  if (!waits_like_blocking(input)) return false;
+  const auto waits = kSyncPerStep.evaluate(input);
+  return waits && waits->prediction && !waits->is_conditional;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   const bool is_on_cpu = !input.device && !input.device_hidden();
   if (is_on_cpu && !input.rank.steps.empty()) return short_operations(kLaunchBound, input);
@@ -230,7 +241,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (gaps.launches_graphs()) return of_graphs(input, gaps, lost);
   const Launches launches = launches_of(input);
   if (launches.a_step < kLeastLaunches) return std::nullopt;
-  if (!Captured(input, gaps, false).is_worth_it()) return std::nullopt;
+  if (!Captured(input, gaps, false).is_worth_it() || is_held_back(input)) return std::nullopt;
 
   Finding finding = make_finding(kLaunchBound, input, lost);
   finding.title =

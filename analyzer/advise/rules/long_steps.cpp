@@ -226,7 +226,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                                   steps->every)
                             : "Find out what only some steps do, and run it less often or in another process";
   if (place) finding.fix.location = place->location;
-  finding.ceiling_speedup = ceiling_without(input, share);
+  // On top of another change no more than the usual steps take.
+  const double usual_ms = double(steps->usual_ns) / 1e6;
+  finding.ceiling_speedup = std::min(ceiling_without(input, share), std::max(1.0, input.now_ms / usual_ms));
   return finding;
 }
 

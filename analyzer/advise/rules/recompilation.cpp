@@ -183,7 +183,7 @@ std::optional<Finding> by_samples(const RuleInput& input) {
                               100 * seen->share.share);
   finding.evidence = {
       {"stack samples in a compiler", 100 * seen->share.share, "% in the second half of the run"},
-      {"times that it was seen to begin, at least", double(seen->spells), ""}};
+      {"compilations seen to begin, at least", double(seen->spells), ""}};
   name_fix(finding, input, false);
   if (!seen->line.file.empty()) finding.fix.location = seen->line.location();
   finding.ceiling_speedup = 1 / (1 - std::min(seen->share.high, 0.99));

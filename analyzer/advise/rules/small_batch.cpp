@@ -101,9 +101,9 @@ void name_fix(Finding& finding, const RuleInput& input, double factor) {
   const std::string value =
       batch > 0 ? fmt::format("{:.0f}", batch * factor) : fmt::format("x{:.0f}", factor);
   finding.fix.change = StreamChange{StreamEdit::kScaleBatch, "batch_size", value};
-  finding.fix.summary = batch > 0
-                            ? fmt::format("Set batch_size={} and retune the learning rate", value)
-                            : fmt::format("Use a {:.0f}x larger batch and retune the learning rate", factor);
+  finding.fix.summary =
+      batch > 0 ? fmt::format("Set batch_size={} and retune the learning rate", value)
+                : fmt::format("Use a larger batch ({:.0f}x) and retune the learning rate", factor);
   if (loader) finding.fix.location = batch_size_location(*loader);
 }
 

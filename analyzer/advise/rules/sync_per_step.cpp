@@ -23,7 +23,6 @@ constexpr double kLeastOfSteps = 0.5;
 constexpr double kFewBytes = 4096;
 constexpr size_t kMostPlaces = 8;
 constexpr double kNoGain = 1.005;
-constexpr double kLikeBlocking = 0.25;
 
 constexpr Threshold kThresholds[] = {
     {"steps in which the host waits at one place", kLeastOfSteps, "of the steps",
@@ -32,8 +31,6 @@ constexpr Threshold kThresholds[] = {
      "those with the longest waits; the shares of others are small"},
     {"what a place has to gain to be named with the others", kNoGain, "times",
      "less is not told from the model error"},
-    {"waits, which distort what the recording shows of launches", kLikeBlocking, "of the kernel launches",
-     "with one for every fourth launch the queue is as empty as with CUDA_LAUNCH_BLOCKING=1"},
     {"D2H copy of a loss or a count, not of data", kFewBytes, "bytes", "the fix for data is another one"},
     kFastestCopies,
     kWidestWithSpeed,
@@ -126,9 +123,8 @@ void name_fix(Finding& finding, const RuleInput& input, const Places& places) {
         "non_blocking=True)";
   } else if (functions == "cudaDeviceSynchronize") {
     finding.fix.summary =
-        "Remove torch.cuda.synchronize(); what it times, CUDA events time without waiting, if they are read "
-        "every 50 steps";
-    finding.fix.snippet = "begin = torch.cuda.Event(enable_timing=True)";
+        "Remove torch.cuda.synchronize(). To time layers, record CUDA events and read them every 50 steps";
+    finding.fix.snippet = "begin = torch.cuda.Event(enable_timing=True); begin.record()";
   } else {
     finding.fix.summary = "Keep the value on the GPU, and call .item(), .cpu() or print every 50 steps";
     finding.fix.snippet = "total += loss.detach()  # total.item() every 50 steps";
@@ -139,15 +135,6 @@ void name_fix(Finding& finding, const RuleInput& input, const Places& places) {
     if (const std::string also = location_of(input, places[i]); !also.empty())
       finding.evidence.push_back({"also waits at " + also,
                                   double(places[i].times) / double(input.rank.steps.size()), "times a step"});
-}
-
-// Whoever times each layer waits so often that the host never gets ahead: then the GPU idles between launches
-// for that reason. 123 waits and 245 launches a step: the job was 2.2 times as fast without the waits.
-bool is_like_blocking(const RuleInput& input, double waits) {
-  double launches = 0;
-  for (const predict::HostEvent& event : input.streams->events)
-    launches += event.op_class == trace::OpClass::Launch;
-  return launches > 0 && waits >= kLikeBlocking * launches;
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -175,7 +162,6 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {{"step time lost by waiting and, of data, copying", 100 * lost, "% of the step"},
                       {"mean sync stall", waited_ns / times / 1e6, "ms"},
                       {"synchronization points at this line", per_step, "a step"}};
-  if (is_like_blocking(input, times)) finding.distorts = {attribute::Bottleneck::Host};
   add_reported_range(finding, input, time_of(input, Category::Sync));
   name_fix(finding, input, places);
   settle_at_speed(

@@ -50,6 +50,9 @@ TEST(Recompilation, IsSeenInSamplesWhereNoCallIsRecorded) {
   traced.run.texts[73] = "/v/site-packages/jax/_src/pjit.py:1546 _shardings\n/home/a/train.py:30 main";
   for (size_t i = 123; i < 150; i += 6) traced.process().threads[0].worker_stacks[i].text = 73;
   EXPECT_FALSE(Found(traced, "recompilation")) << "the same, with tracing in between";
+  traced.run.texts[73] =
+      "/v/site-packages/jax/_src/array.py:298 ArrayImpl.__float__\n/home/a/train.py:31 main";
+  EXPECT_TRUE(Found(traced, "recompilation")) << "each time for one result";
 }
 
 TEST(HostWork, IsSeenInSamplesOfAJobWithoutSteps) {

@@ -139,7 +139,7 @@ TEST(InputDecode, IsSilentWhereWorkersWait) {
 // Files of 24 MB, in the page cache, of which each sample uses a crop (downscaling-grids of tests/abroad: 2.3
 // times as fast mapped into memory). What the batch uses must be copied anyway.
 TEST(InputCacheable, KnowsWhatIsCopiedForNothing) {
-  const auto job = [](uint64_t read, double io_ms) {
+  const auto job = [](uint64_t read, double io_ms, uint64_t disk_bytes = 0) {
     LoaderJob made;
     made.workers = 2;
     made.cpu_count = 2;
@@ -147,8 +147,9 @@ TEST(InputCacheable, KnowsWhatIsCopiedForNothing) {
     made.think_ms = [](size_t) { return 10.0; };
     made.describe = [=](model::Batch& batch) {
       batch.fetch_cpu_ns = batch.fetch.length();
-      batch.bytes = 1'000'000;
+      batch.bytes = 20'000'000;
       batch.bytes_read = read;
+      batch.disk_bytes = disk_bytes;
       batch.fetch_blocked_ns = batch.fetch_io_ns = model::Ns(io_ms * 1e6);
       batch.reads = 16;
     };
@@ -158,13 +159,14 @@ TEST(InputCacheable, KnowsWhatIsCopiedForNothing) {
   const Finding* first = first_complaint(whole.findings);
   ASSERT_TRUE(first);
   EXPECT_EQ(first->id, "input-cacheable");
-  EXPECT_NE(first->title.find("381 MiB are copied from the page cache for each batch of 977 KiB"),
+  EXPECT_NE(first->title.find("381 MiB are copied from the page cache for each batch of 19.1 MiB"),
             std::string::npos)
       << first->title;
   EXPECT_GT(*first->ceiling_speedup, 2);
   EXPECT_EQ(find(whole, "input-decode"), nullptr);
   EXPECT_EQ(find(job(400'000'000, 30), "input-cacheable"), nullptr);
-  EXPECT_EQ(find(job(1'500'000, 1), "input-cacheable"), nullptr);
+  EXPECT_EQ(find(job(100'000'000, 70), "input-cacheable"), nullptr);
+  EXPECT_EQ(find(job(400'000'000, 70, 300'000'000), "input-cacheable"), nullptr);
 }
 
 // A neighbourhood of a pixel, for which a scene is read and decoded (hyperspectral-pixels of tests/abroad:

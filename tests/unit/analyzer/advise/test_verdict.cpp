@@ -167,7 +167,7 @@ TEST(Limits, SayWhatWasNotSeen) {
   const std::vector<Limit> sentences = limits(job.run, job.ranks);
   EXPECT_TRUE(says(sentences, "held by Nsight"));
   EXPECT_TRUE(says(sentences, "7 records were dropped"));
-  EXPECT_TRUE(says(sentences, "Incomplete, 9 times: streams are known by their GPU alone."));
+  EXPECT_TRUE(says(sentences, "9 records are incomplete: streams are known by their GPU alone."));
   EXPECT_FALSE(says(sentences, "cuda: on"));
 }
 
