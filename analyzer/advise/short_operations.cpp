@@ -12,9 +12,19 @@ namespace {
 
 using attribute::Category;
 
+// Keras or tf.function, switched to eager mode for debugging: debug-left-on says how to end it.
+bool runs_eagerly(const model::Process& process) {
+  return process.facts.contains("keras_run_eagerly") || process.facts.contains("tf_run_functions_eagerly");
+}
+
 void name_remedy(Finding& finding, const RuleInput& input, const model::FrameworkPython& python) {
   constexpr double kMostOfIt = 0.5;
   const bool is_torch = speaks_torch(input.process);
+  if (runs_eagerly(input.process)) {
+    finding.fix.change = NamedChange{"eager mode", "off"};
+    finding.fix.summary = "Leave eager mode first, which lets Python call each operation, and look again";
+    return;
+  }
   const Remedy remedy = python.in_graph > kMostOfIt ? Remedy::kMoreInGraph : Remedy::kOneGraph;
   if (auto words = is_torch ? std::nullopt : remedy_words(input.process, remedy)) {
     finding.fix.change = NamedChange{std::move(words->setting), std::move(words->value)};

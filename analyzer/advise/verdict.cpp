@@ -141,7 +141,8 @@ Verdict not_bound(const model::Process& process, const RankAttribution& rank,
   const bool has_complaints = std::ranges::any_of(findings, is_about_the_job);
   const double compute = rank.share(Category::Compute);
   double ceiling = compute > 0 ? (1 - rank.share(Bottleneck::Machine)) / compute : 1;
-  if (rank.device == model::kNone) ceiling = std::max(ceiling, hidden_input_ceiling(findings));
+  const bool is_hidden = rank.device == model::kNone && hidden_input_ceiling(findings) > ceiling;
+  if (is_hidden) ceiling = hidden_input_ceiling(findings);
   if (!is_input_seen(process, rank))
     return {
         "cpu-job",
@@ -150,14 +151,18 @@ Verdict not_bound(const model::Process& process, const RankAttribution& rank,
                     percent(compute)),
         1};
   if (rank.device == model::kNone)
-    return {"cpu-job",
-            fmt::format("CPU JOB: training computes on the CPU {} of the time; faster data loading can speed "
-                        "it up by at most {:.2f}x{}",
-                        percent(compute), ceiling, machine_words(rank)),
-            ceiling};
+    return {
+        "cpu-job",
+        fmt::format(
+            "CPU JOB: training computes on the CPU {} of the time{} gains up to {:.2f}x{}", percent(compute),
+            is_hidden ? ", and data loading takes CPU cores from it: less of it" : "; faster data loading",
+            ceiling, machine_words(rank)),
+        ceiling};
   if (has_complaints) {
     const std::string host =
-        ceiling < kLeastSpeedup ? "" : fmt::format("; host and data loading by at most {:.2f}x", ceiling);
+        ceiling < kLeastSpeedup
+            ? ""
+            : fmt::format("; faster data loading and host code gain up to {:.2f}x", ceiling);
     return {"compute-bound",
             fmt::format("COMPUTE-BOUND: the GPU is busy {} of the time; {}{}{}", percent(compute),
                         compute >= kMostlyBusy ? "only faster GPU work can speed this up"

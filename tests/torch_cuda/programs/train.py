@@ -34,6 +34,7 @@ def options():
     parser.add_argument("--no-pin", action="store_true")
     parser.add_argument("--copy-stream", action="store_true", help="bring the next batch while this one is used")
     parser.add_argument("--log-every", type=int, default=10)
+    parser.add_argument("--log-norms", action="store_true", help="log those of all weights and gradients, too")
     parser.add_argument("--environment-ms", type=float, default=0, help="a simulator answers after so long, in each step")
     parser.add_argument("--save-every", type=int, default=0)
     parser.add_argument("--empty-cache", action="store_true")
@@ -142,7 +143,8 @@ def main():
             if args.save_every and step % args.save_every == 0:
                 torch.save(model.state_dict(), Path(folder) / "model.pt")
             if step % args.log_every == 0:
-                print(step, loss.item())
+                norms = [t.norm().item() for p in model.parameters() for t in (p, p.grad)] if args.log_norms else []
+                print(step, loss.item(), *norms)
                 if not args.compile or step >= COMPILED:
                     clock.mark(step)
     torch.cuda.synchronize()

@@ -341,6 +341,30 @@ TEST(DebugLeftOn, ReadsTheSwitchesThatApply) {
   EXPECT_EQ(setting_name(find(diagnosis, "debug-left-on")->fix.change), "anomaly_mode");
 }
 
+// Keras calls one short operation after another because it was told to.
+TEST(LaunchBound, AnEagerJobIsSentToTheSwitchFirst) {
+  CpuTraining training;
+  model::Process& process = training.job.process();
+  const Ns begin = training.job.rank().steps.front().step.begin,
+           end = training.job.rank().steps.back().step.end;
+  training.job.rank().slices = {{begin, end, Category::Compute, 0}};
+  test::set_shares(training.job, {{Category::Compute, 1}});
+  process.facts["tensorflow"] = "2.21.0";
+  training.job.run.texts[71] =
+      "/v/site-packages/tensorflow/python/eager/execute.py:9 quick_execute\n/home/a/train.py:40 main";
+  for (Ns time = begin; time < end; time += 5 * kMs)
+    process.threads[0].worker_stacks.push_back({time, 5 * kMs, 71, process.pid, true});
+  const auto summary = [&] {
+    const Diagnosis diagnosis = training.diagnose();
+    const Finding* finding = find(diagnosis, "launch-bound");
+    return finding ? finding->fix.summary : "not found";
+  };
+  EXPECT_EQ(summary().find("eager mode"), std::string::npos) << summary();
+  process.facts["keras_run_eagerly"] = "on";
+  EXPECT_NE(summary().find("eager mode"), std::string::npos) << summary();
+  EXPECT_EQ(first_complaint(training.diagnose().findings)->id, "debug-left-on");
+}
+
 // A synchronization at each launch is what the switch does: the switch comes first.
 TEST(DebugLeftOn, ComesBeforeItsSymptoms) {
   const Action sync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true};

@@ -286,7 +286,7 @@ TEST(UnseenInput, ALoaderThatWasSeenIsJudged) {
   test::set_shares(job, {{Category::InputTransform, 0.02}});
   const Diagnosis diagnosis = diagnose(job.run, job.ranks);
   EXPECT_EQ(diagnosis.verdict.id, "cpu-job");
-  EXPECT_NE(diagnosis.verdict.sentence.find("up by at most 1.02x"), std::string::npos)
+  EXPECT_NE(diagnosis.verdict.sentence.find("faster data loading gains up to 1.02x"), std::string::npos)
       << diagnosis.verdict.sentence;
 }
 
