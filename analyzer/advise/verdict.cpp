@@ -151,13 +151,12 @@ Verdict not_bound(const model::Process& process, const RankAttribution& rank,
                     percent(compute)),
         1};
   if (rank.device == model::kNone)
-    return {
-        "cpu-job",
-        fmt::format(
-            "CPU JOB: training computes on the CPU {} of the time{} gains up to {:.2f}x{}", percent(compute),
-            is_hidden ? ", and data loading takes CPU cores from it: less of it" : "; faster data loading",
-            ceiling, machine_words(rank)),
-        ceiling};
+    return {"cpu-job",
+            fmt::format("CPU JOB: training computes on the CPU {} of the time{}; faster data loading gains "
+                        "up to {:.2f}x{}",
+                        percent(compute), is_hidden ? ", and data loading takes CPU cores from it" : "",
+                        ceiling, machine_words(rank)),
+            ceiling};
   if (has_complaints) {
     const std::string host =
         ceiling < kLeastSpeedup

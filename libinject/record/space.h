@@ -5,9 +5,9 @@
 //
 // Space is reserved on disk before it is mapped (a sparse mapping on a full disk kills its writer with
 // SIGBUS), after checking RLIMIT_FSIZE (growing past it raises SIGXFSZ) and that the job keeps its share of
-// the disk (disk_reserve.h), in steps of 4 MiB and smaller ones at
-// first. Thread safety: any. Signal safety: claim() is. Errors: null, with the reason in the header's
-// `stopped` or `child_stop`.
+// the disk (disk_reserve.h), in steps of 4 MiB and smaller ones at first. Where the file system cannot
+// reserve, a frame is written with zeros before it is handed out. Thread safety: any. Signal safety: claim()
+// is. Errors: null, with the reason in the header's `stopped` or `child_stop`.
 #pragma once
 
 #include <cstddef>

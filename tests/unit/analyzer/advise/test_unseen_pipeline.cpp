@@ -126,6 +126,8 @@ TEST(UnseenPipeline, CompetesWithTrainingThatDoesNotWait) {
   EXPECT_NEAR(first->ceiling_speedup.value_or(0), 2 / 1.4, 0.01);
   EXPECT_EQ(diagnosis.verdict.id, "cpu-job");
   EXPECT_NEAR(diagnosis.verdict.ceiling_speedup, 2 / 1.4, 0.01);
+  EXPECT_NE(diagnosis.verdict.sentence.find("data loading takes CPU cores from it"), std::string::npos)
+      << diagnosis.verdict.sentence;
   EXPECT_NEAR(ceiling_of(diagnose_pipeline({.wait = 0.01, .work = 1.5}), "input-decode"),
               2 / (1.9 - 1.9 * 1.5 / (1.5 + 0.99)), 0.03);
   // Beside a training of one thread: a fifth of a core of two.
