@@ -6,6 +6,7 @@
 #include <span>
 #include <unordered_map>
 
+#include "analyzer/model/captures.h"
 #include "analyzer/model/kernel_tokens.h"
 #include "analyzer/model/launch_period.h"
 #include "analyzer/model/quantile.h"
@@ -68,8 +69,11 @@ constexpr Ns kPauseNs = 100'000;
 // count only when nothing else tells the steps apart.
 class Sequence {
  public:
-  Sequence(const Process& process, uint32_t thread, const std::vector<uint32_t>& kernel_tokens)
-      : thread_(process.threads[thread]), launched_(launched_by_call(process, thread, kernel_tokens)) {}
+  Sequence(const Run& run, const Process& process, uint32_t thread,
+           const std::vector<uint32_t>& kernel_tokens)
+      : thread_(process.threads[thread]),
+        captures_(captures(run, process)),
+        launched_(launched_by_call(process, thread, kernel_tokens)) {}
 
   Launches launches(bool with_synchronisation) const {
     Launches all;
@@ -93,12 +97,15 @@ class Sequence {
     return all;
   }
   // CUPTI failed or yielded in between: what the device did then has no weight, and is work all the same.
+  // What was captured did not run: XLA captures dozens of launches for a graph that it then launches a
+  // hundred times.
   bool is_partly_unseen(const Launches& all) const {
     constexpr double kMostUnseen = 0.1;  // records are lost here and there
     size_t launches = 0, unseen = 0;
     for (size_t i = 0; i < all.calls.size(); ++i) {
       const OpClass op_class = call(all.calls[i]).op_class;
       if (op_class != OpClass::Launch && op_class != OpClass::GraphLaunch) continue;
+      if (is_captured(captures_, call(all.calls[i]))) continue;
       ++launches;
       unseen += all.weights[i] == 0;
     }
@@ -130,6 +137,7 @@ class Sequence {
   }
 
   const Thread& thread_;
+  std::vector<TimeSpan> captures_;
   std::vector<Launched> launched_;
 };
 
@@ -327,9 +335,9 @@ std::vector<Step> steps_of(const Thread& thread, const Sequence& sequence, const
 
 std::vector<Step> find_launch_steps(const Run& run, const Process& process, uint32_t thread_index) {
   const Thread& thread = process.threads[thread_index];
-  const Sequence launches(process, thread_index, kernel_tokens(run, KernelIdentity::kLaunch));
+  const Sequence launches(run, process, thread_index, kernel_tokens(run, KernelIdentity::kLaunch));
   if (auto steps = steps_of(thread, launches, find_repeats(launches)); !steps.empty()) return steps;
-  const Sequence names(process, thread_index, kernel_tokens(run, KernelIdentity::kName));
+  const Sequence names(run, process, thread_index, kernel_tokens(run, KernelIdentity::kName));
   if (auto steps = steps_of(thread, names, find_repeats(names)); !steps.empty()) return steps;
   return steps_of(thread, names, find_varying_repeats(names));
 }

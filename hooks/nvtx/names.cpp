@@ -119,7 +119,18 @@ GW_COLD uint32_t meet(const char* text, size_t bytes, uint64_t hash) noexcept {
   return id;
 }
 
+// XLA, JAX and TensorFlow write what differs each time behind the name:
+// "XlaPass:#name=fusion,module=jit_step#". All 4096 names of a run of JAX were such, and its steps had none.
+size_t without_metadata(const char* text, size_t bytes) noexcept {
+  if (bytes == 0 || text[bytes - 1] != '#') return bytes;
+  const auto* begin = static_cast<const char*>(std::memchr(text, '#', bytes));
+  const auto length = static_cast<size_t>(begin - text);
+  if (length == 0 || !std::memchr(begin, '=', bytes - length)) return bytes;
+  return text[length - 1] == ':' ? length - 1 : length;
+}
+
 uint32_t id_of_text(const char* text, size_t bytes) noexcept {
+  bytes = without_metadata(text, bytes);
   if (bytes > kMaxNameBytes) bytes = kMaxNameBytes;
   const uint64_t hash = hash_of(text, bytes);
   if (const uint32_t known = g_ids.find(hash)) return known;
@@ -175,6 +186,7 @@ void* allocate(size_t bytes) noexcept {
 }
 
 Name* keep(const char* text, size_t bytes) noexcept {
+  bytes = without_metadata(text, bytes);
   if (bytes > kMaxNameBytes) bytes = kMaxNameBytes;
   const record::Quiet quiet;
   const base::FutexGuard guard(g_lock, static_cast<uint32_t>(base::sys_getpid()));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Names of ranges, domains and categories, and their ids in the trace. A program may make up a name for each
-// iteration ("step 4711"): past 2048 different names digits are left out ("step #"), so that a trace does not
-// grow by a text for each range. Thread safety: any; a known name costs no lock. Nothing here is given back:
-// names live as long as the process.
+// iteration ("step 4711"): past 2048 different names digits are left out ("step #"), and the metadata of
+// XLA's and TensorFlow's TraceMe ("train#step_num=7#") is never kept, so that a trace does not grow by a text
+// for each range. Thread safety: any; a known name costs no lock. Nothing here is given back: names live as
+// long as the process.
 #pragma once
 
 #include <atomic>

@@ -5,8 +5,8 @@
 //   fork      forks inside a range
 //   names     registers a domain and strings, and reports nothing
 //   many      10 000 ranges, each of a name of its own
-//   deep      100 levels
-//   categories   800 named categories, and a range of the first and of the last
+//   metadata  3000 ranges of three names, with TraceMe's metadata behind them, and one that only looks like
+//   it deep      100 levels categories   800 named categories, and a range of the first and of the last
 //   strings   4000 registered strings, and a range of the first and of the last
 //   threads-before   names 300 threads before anything is recorded
 //   threads-named   a thread named before anything is recorded, and one named twice afterwards; writes their
@@ -167,6 +167,23 @@ static void many(void) {
   }
 }
 
+static void metadata(void) {
+  nvtxDomainHandle_t domain = nvtxDomainCreateA("TSL");
+  for (int i = 0; i < 1000; ++i) {
+    char name[512];
+    snprintf(name, sizeof name, "train#step_num=%d,_r=1#", i);
+    PUSH_POP("train", nvtxRangePushA(name), nvtxRangePop());
+    snprintf(name, sizeof name, "XlaPass:#name=fusion,module=%0300d#", i);
+    PUSH_POP("pass", nvtxRangePushA(name), nvtxRangePop());
+    snprintf(name, sizeof name, "execute#id=%d#", i);
+    nvtxEventAttributes_t e = {.version = NVTX_VERSION, .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE};
+    e.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+    e.message.registered = nvtxDomainRegisterStringA(domain, name);
+    PUSH_POP("execute", nvtxDomainRangePushEx(domain, &e), nvtxDomainRangePop(domain));
+  }
+  PUSH_POP("plain", nvtxRangePushA("#1 of #2#"), nvtxRangePop());
+}
+
 static void deep(void) {
   for (int i = 0; i < 100; ++i) nvtxRangePushA("level");
   work(20000);
@@ -267,6 +284,7 @@ int main(int argc, char** argv) {
   if (!strcmp(mode, "fork")) forking();
   if (!strcmp(mode, "names")) nvtxDomainRegisterStringA(nvtxDomainCreateA("library"), "registered");
   if (!strcmp(mode, "many")) many();
+  if (!strcmp(mode, "metadata")) metadata();
   if (!strcmp(mode, "deep")) deep();
   if (!strcmp(mode, "threads-named")) named();
   if (!strcmp(mode, "categories")) categories();

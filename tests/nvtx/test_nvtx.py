@@ -128,6 +128,11 @@ def test_names_do_not_make_a_trace_grow(record):
     assert set(names[len(exact) :]) == {"item # of #"}
 
 
+def test_metadata_behind_a_name_is_left_out(record):
+    _, trace = record("metadata")
+    assert Counter(call.b for call in ranges(trace)) == {"train": 1000, "XlaPass": 1000, "execute": 1000, "#1 of #2#": 1}
+
+
 def test_names_of_threads(record):
     done, trace = record("threads-named")
     ids = {words[0]: int(words[1]) for words in map(str.split, done.stdout.splitlines()) if len(words) == 2}

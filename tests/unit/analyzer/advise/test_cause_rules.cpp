@@ -438,6 +438,15 @@ TEST(Recompilation, CountsTheTimeBeforeTheLoad) {
   EXPECT_EQ(setting_name(graphs->fix.change), "CUDA graph");
 }
 
+// XLA sets the parameters of a graph's nodes before each of its launches.
+TEST(Recompilation, IsNoNewParametersForAGraphThatStays) {
+  Job job = loading_job(OpClass::GraphBuild);
+  job.run.operations.push_back({"cuGraphExecKernelNodeSetParams", OpClass::GraphBuild});
+  for (model::HostCall* call : calls_of(job, OpClass::GraphBuild))
+    call->operation = static_cast<uint16_t>(job.run.operations.size() - 1);
+  EXPECT_FALSE(Found(job, "recompilation"));
+}
+
 TEST(Recompilation, IsNoWarmUpAndNoHostWork) {
   Job warm_up = loading_job();
   keep_loads(warm_up, [](size_t step) { return step < 20; });

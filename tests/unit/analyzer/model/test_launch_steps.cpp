@@ -68,6 +68,29 @@ TEST_F(LaunchStepsTest, ReplaysWithHostWorkBetweenAreStepsOfThatLength) {
   EXPECT_NEAR(mean_ms(found), 0.312, 0.001);
 }
 
+// XLA captures parts of a graph as it builds it, and its GPU works only for the graph's launches.
+TEST_F(LaunchStepsTest, WhatIsCapturedDidNotRunAndIsNoUnseenWork) {
+  const auto capture = trace_.operation("cuStreamBeginCaptureToGraph", OpClass::Capture),
+             end = trace_.operation("cuStreamEndCapture", OpClass::Capture);
+  test::Slots device;
+  uint32_t correlation = 0;
+  const auto seen = [&](uint16_t operation, uint64_t us) {
+    slots_.host(operation, now_, now_ + 10 * kUs, ++correlation);
+    device.device(trace::RecordKind::GraphRun, 1, now_ + 12 * kUs, now_ + (12 + us) * kUs, correlation, 7);
+    now_ += (20 + us) * kUs;
+  };
+  for (uint64_t kernel = 0; kernel < 50; ++kernel) {
+    slots_.host(capture, now_, now_ + kUs);
+    now_ += 2 * kUs;
+    launch(kernel);
+    slots_.host(end, now_, now_ + kUs);
+    now_ += 2 * kUs;
+  }
+  for (int i = 0; i < 100; ++i) seen(graph_, 90);
+  trace_.thread(0, 2, device);
+  EXPECT_GE(steps().size(), 98u);
+}
+
 // What torch.cuda.graph's manual shows: some rounds with the optimizer on a side stream, then the whole step
 // replayed.
 TEST_F(LaunchStepsTest, TheOptimizersRoundsBeforeTheGraphAreNotTheTraining) {

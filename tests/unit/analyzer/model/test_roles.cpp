@@ -34,6 +34,23 @@ TEST_F(RolesTest, TheConsumerThatAlsoTrainsIsTheTrainingThread) {
   EXPECT_EQ(run.processes[0].threads.at(run.processes[0].training_thread).tid, 2u);
 }
 
+// XLA tries kernels out on threads of its own, for most of a short run.
+TEST_F(RolesTest, TheFirstThreadTrainsIfItLaunchesToTheEnd) {
+  for (const bool to_the_end : {true, false}) {
+    TraceBuilder trace;
+    trace.process({.pid = 7});
+    const auto launch = trace.operation("cuLaunchKernel", OpClass::Launch);
+    Slots first, tuning;
+    for (uint64_t i = 0; i < 90; ++i) tuning.host(launch, 1000 + 10 * i, 1001 + 10 * i);
+    for (uint64_t i = 0; i < 40; ++i)
+      first.host(launch, 1000 + (to_the_end ? 50 : 5) * i, 1001 + (to_the_end ? 50 : 5) * i);
+    trace.thread(0, 7, first);
+    trace.thread(0, 8, tuning);
+    const auto run = build(trace);
+    EXPECT_EQ(run.processes[0].threads.at(run.processes[0].training_thread).tid, to_the_end ? 7u : 8u);
+  }
+}
+
 TEST(SeparateRanks, ARankThatStartedOthersIsNotChargedForThem) {
   model::Run run;
   run.processes.resize(4);  // 0 starts 1, a shell that starts 2; 3 starts another program
