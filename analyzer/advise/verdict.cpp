@@ -21,6 +21,7 @@ using attribute::StepGroup;
 
 constexpr double kMostlyBusy = 0.8;  // the rest is below XProf's upper band
 constexpr double kBound = 0.05;      // XProf's lower band: below it a job is not bound by this
+constexpr double kLimit = 0.9;       // from there on the GPU is the limit (rules/compute_bound.cpp)
 
 struct Loss {
   const char* id;
@@ -175,6 +176,14 @@ Verdict not_bound(const model::Process& process, const RankAttribution& rank,
           ceiling};
 }
 
+// The GPU is the limit, and what little time it idles leads to no advice.
+bool is_remainder(const RankAttribution& rank, const Loss& loss, const std::vector<Finding>& findings) {
+  return rank.device != model::kNone && rank.share(Category::Compute) >= kLimit &&
+         std::ranges::none_of(findings, [&](const Finding& finding) {
+           return finding.is_complaint() && finding.bottleneck == loss.bottleneck;
+         });
+}
+
 // The device alone was recorded, and it idles more than anything that is known costs.
 bool is_idle_unexplained(const model::Process& process, const RankAttribution& rank, const Loss* loss) {
   const double unknown = rank.share(Category::Unknown);
@@ -254,7 +263,8 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
   if (rank->steps.size() < kLeastSteps)
     return verdict_with_few_steps(run.processes.at(rank->process), rank->steps.size());
   const Loss* loss = most_recoverable(run, *rank, findings);
-  const bool is_bound = loss && own_share(*rank, loss->bottleneck) >= kBound;
+  const bool is_bound =
+      loss && own_share(*rank, loss->bottleneck) >= kBound && !is_remainder(*rank, *loss, findings);
   const double hidden = rank->share(Bottleneck::Unobserved);
   if (hidden > 0.5 && !is_bound)
     return {"cannot-tell",

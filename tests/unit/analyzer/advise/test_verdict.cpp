@@ -27,6 +27,18 @@ TEST(Verdict, IsHealthyBelowFivePercent) {
   EXPECT_EQ(verdict_with({{Category::InputIo, 0.04}, {Category::Sync, 0.04}}), "healthy");
 }
 
+// ResNet-50 on an H200: the GPU idles for 7% between its kernels, and no advice comes of it.
+TEST(Verdict, IsNoLossOfSevenPercentWithoutAdviceWhereTheGpuIsTheLimit) {
+  EXPECT_EQ(verdict_with({{Category::Compute, 0.93}, {Category::LaunchDispatch, 0.07}}), "healthy");
+  EXPECT_EQ(verdict_with({{Category::Compute, 0.8}, {Category::LaunchDispatch, 0.2}}), "host-bound");
+  test::Job job = test::make_device_job({{.device_us = 500}}, 100);
+  test::set_shares(job, {{Category::Compute, 0.93}, {Category::LaunchDispatch, 0.07}});
+  Finding finding;
+  finding.severity = Severity::kMinor;
+  finding.bottleneck = attribute::Bottleneck::Host;
+  EXPECT_EQ(verdict(job.run, job.ranks, {finding}).id, "host-bound");
+}
+
 TEST(Verdict, DoesNotJudgeWhatItCouldNotSee) {
   EXPECT_EQ(verdict_with({{Category::DeviceUnobserved, 0.9}}), "cannot-tell");
   EXPECT_EQ(verdict_with({{Category::Unknown, 0.9}}), "cannot-tell");
