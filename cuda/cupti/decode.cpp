@@ -118,15 +118,6 @@ void put_graph(const void* record) noexcept {
       place, field<uint32_t>(record, at::kGraph));
 }
 
-void put_sync(const void* record) noexcept {
-  namespace at = sync;
-  const Place place{
-      known_stream_index(field<uint32_t>(record, at::kContext), field<uint32_t>(record, at::kStream)),
-      field<uint32_t>(record, at::kCorrelation)};
-  put(RecordKind::DeviceSync, 0, {field<uint64_t>(record, at::kStart), field<uint64_t>(record, at::kEnd)},
-      place, field<uint32_t>(record, at::kType));
-}
-
 void put_overhead(const void* record, uint32_t version) noexcept {
   namespace at = overhead;
   const uint32_t correlation = version >= kCupti12_4 ? field<uint32_t>(record, at::kCorrelation) : 0;
@@ -155,9 +146,6 @@ void decode(const Api& api, uint8_t* buffer, size_t valid_bytes) noexcept {
         break;
       case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
         put_graph(record);
-        break;
-      case CUPTI_ACTIVITY_KIND_SYNCHRONIZATION:
-        put_sync(record);
         break;
       case CUPTI_ACTIVITY_KIND_OVERHEAD:
         put_overhead(record, api.version);

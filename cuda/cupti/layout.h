@@ -32,9 +32,6 @@ namespace fill {  // memset
 inline constexpr size_t kBytes = 8, kStart = 16, kEnd = 24, kDevice = 32, kContext = 36, kStream = 40;
 inline constexpr size_t kCorrelation = 44;
 }  // namespace fill
-namespace sync {
-inline constexpr size_t kType = 4, kStart = 8, kEnd = 16, kCorrelation = 24, kContext = 28, kStream = 32;
-}
 namespace graph {
 inline constexpr size_t kCorrelation = 4, kStart = 8, kEnd = 16, kDevice = 24, kGraph = 28, kContext = 32;
 inline constexpr size_t kStream = 36;
@@ -80,12 +77,6 @@ GW_SAME(Memset4, deviceId, fill::kDevice);
 GW_SAME(Memset4, contextId, fill::kContext);
 GW_SAME(Memset4, streamId, fill::kStream);
 GW_SAME(Memset4, correlationId, fill::kCorrelation);
-GW_SAME(Synchronization2, type, sync::kType);
-GW_SAME(Synchronization2, start, sync::kStart);
-GW_SAME(Synchronization2, end, sync::kEnd);
-GW_SAME(Synchronization2, correlationId, sync::kCorrelation);
-GW_SAME(Synchronization2, contextId, sync::kContext);
-GW_SAME(Synchronization2, streamId, sync::kStream);
 GW_SAME(GraphTrace2, correlationId, graph::kCorrelation);
 GW_SAME(GraphTrace2, start, graph::kStart);
 GW_SAME(GraphTrace2, end, graph::kEnd);

@@ -121,11 +121,6 @@ uint16_t stream_index(uint32_t device, uint32_t context, uint32_t stream) noexce
   return fields.index;
 }
 
-uint16_t known_stream_index(uint32_t context, uint32_t stream) noexcept {
-  const uint32_t known = g_streams.find(stream_key(context, stream));
-  return known == g_streams.kNotFound ? 0 : static_cast<uint16_t>(known);
-}
-
 void describe_new_devices() noexcept {
   const uint64_t fresh = g_devices_seen.load(std::memory_order_relaxed) & ~g_devices_described;
   if (!fresh) return;

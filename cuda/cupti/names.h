@@ -12,7 +12,6 @@ namespace gpuwatch::cuda::cupti {
 // Index of a stream for Slot.op. Contexts are numbered per process, so context and stream alone
 // tell streams apart.
 uint16_t stream_index(uint32_t device, uint32_t context, uint32_t stream) noexcept;
-uint16_t known_stream_index(uint32_t context, uint32_t stream) noexcept;  // 0 when not seen before
 
 // Describes the devices that were seen since the last call. Calls the CUDA driver: not from a CUPTI callback.
 void describe_new_devices() noexcept;

@@ -28,6 +28,7 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import abroad_sections as abroad
 import sections as nvcc
 import torch_sections as torch
 from rig import ROOT, Failed, NotRun, Rig, device_name, die_with_parent
@@ -66,14 +67,15 @@ SECTIONS = [
         "tiny kernels": torch.cost_part("tiny-kernels", 5), "loader-bound": torch.cost_part("loader-bound", 6)}),
     Section("residual", "What overhead remains after recording has stopped, and how large is an event?", 60, {
         "after the budget": nvcc.after_the_budget, "bytes": nvcc.bytes_an_event}),
-    Section("findings-host", "Does the report name a PyTorch job's stall on the host, and does its prediction come true?", 90,
+    Section("findings-host", "Does the report name a PyTorch job's stall on the host, and does its prediction come true?", 150,
         torch_cases("pageable-copy", "item-each-step", "many-launches", "cache-emptied")),
-    Section("findings-device", "Does the report name a PyTorch job's stall on the GPU, and does its prediction come true?", 90,
+    Section("findings-device", "Does the report name a PyTorch job's stall on the GPU, and does its prediction come true?", 150,
         torch_cases("exposed-copy", "single-precision", "small-batch")),
     Section("injection", "Do the driver and NCCL look for their tools through getenv?", 40, {
         "driver": nvcc.driver_asks, "NCCL": torch.collectives}),
     Section("cost-compiled", "What is the overhead for a step of a compiled model?", 90, {
         "GPT-2, torch.compile": torch.cost_part("gpt2-compiled", 15)}),
+    Section("programs", "Is the first finding right in programs of tests/abroad, and does its prediction come true?", 580, abroad.PARTS),
 ]  # fmt: skip
 
 
@@ -104,12 +106,14 @@ def answer(part, rig):
     return said
 
 
-def run_parts(section, rig):
+def run_parts(section, rig, wanted):
     answers = {}
-    for name, part in section.parts.items():
+    for name in wanted or section.parts:
+        if name not in section.parts:
+            continue
         answers[name] = {"status": "failed", "reason": "cut", "figures": []}
         write_json(rig.scratch / f"{section.id}.json", answers)
-        answers[name] = answer(part, rig)
+        answers[name] = answer(section.parts[name], rig)
         write_json(rig.scratch / f"{section.id}.json", answers)
 
 
@@ -156,6 +160,8 @@ def run_section(section, options, scratch, limit_s):
         return entry | {"reason": f"no time left: all sections together get {options.minutes:g} minutes (--minutes)"}
     command = [sys.executable, __file__, "--section", section.id, "--scratch", scratch]
     command += [name for name in ("--simulated", "--quick") if getattr(options, name[2:])]
+    command += [word for name in options.part or () for word in ("--part", name)]
+    command += ["--keep", options.keep.resolve()] if options.keep else []
     began, complaint = time.monotonic(), None
     with (scratch / f"{section.id}.log").open("w+") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, preexec_fn=die_with_parent)
@@ -228,6 +234,8 @@ def arguments():
     parser.add_argument("--simulated", action="store_true", help="rehearse on the simulated device")
     parser.add_argument("--quick", action="store_true", help="reduced sizes: shows that it runs, figures are imprecise")
     parser.add_argument("--only", action="append", choices=[s.id for s in SECTIONS], help="run this section only; repeatable")
+    parser.add_argument("--part", action="append", help="run these parts of the sections only, in this order; repeatable")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="copy the traces of analyzed jobs, those up to 32 MiB, to this folder")
     parser.add_argument("--minutes", type=float, default=9.5, help="time for all sections (default 9.5)")
     parser.add_argument("--seconds", type=float, help="time for each section, instead of its limit")
     parser.add_argument("--render", action="store_true", help="write docs/gpu-results/README.md and exit")
@@ -241,7 +249,7 @@ def main():
     options = arguments()
     if options.section:
         section = next(s for s in SECTIONS if s.id == options.section)
-        return run_parts(section, Rig(options.simulated, options.quick, options.scratch))
+        return run_parts(section, Rig(options.simulated, options.quick, options.scratch, options.keep), options.part)
     if options.render:
         import render
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from abroad_sections import on_a_device
 from rig import BUILD, LIBRARY, ROOT, RUNTIME, WORKLOADS
 
 # glibc must be the machine's.
@@ -17,6 +18,15 @@ GLIBC = re.compile(r"/(ld-linux|lib(c|m|dl|pthread|rt)\.so)")
 def shared_libraries(program):
     listed = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
     return [Path(path) for path in re.findall(r"=> (/\S+)", listed) if not GLIBC.search(path)]
+
+
+def copy_programs(folder):
+    """Compiled programs of tests/abroad and the data of those that need a GPU (abroad_sections.py), where they were made."""
+    home = ROOT / "build/abroad"
+    data = {case.data for case in on_a_device() if case.data}
+    for part in ("bin", *(f"data/{kind}" for kind in data)):
+        if (home / part).is_dir():
+            shutil.copytree(home / part, folder / part)
 
 
 def make(folder):
@@ -34,5 +44,6 @@ def make(folder):
             shutil.copy(ROOT / "build/cuda/lib" / name, folder / "lib/cuda")
     for workload in WORKLOADS.iterdir():
         shutil.copy(workload, folder / "bin/workloads")
+    copy_programs(folder / "abroad")
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print(f"{folder}: {size >> 20} MiB; on the other machine run: GPUWATCH_BUILD={folder} scripts/gpu_acceptance.sh", file=sys.stderr)

@@ -32,7 +32,8 @@ def figure_row(figure):
         interval = f"{number(figure['low'])} to {number(figure['high'])}"
         if figure["confidence"] is not None and figure["confidence"] < 0.95:
             interval += f" ({figure['confidence']:.0%})"
-    value = f"{number(figure['value'])} {figure['unit']}".strip()
+    space = "" if figure["unit"] in ("%", "x") else " "
+    value = f"{number(figure['value'])}{space}{figure['unit']}".strip()
     return f"| {cell(figure['what'])} | {cell(value)} | {interval} |"
 
 

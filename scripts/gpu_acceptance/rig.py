@@ -8,6 +8,7 @@ import importlib.util
 import json
 import math
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -20,6 +21,7 @@ BUILD = Path(os.environ.get("GPUWATCH_BUILD", ROOT / "build/release")).resolve()
 LIBRARY = BUILD / "lib/libgpuwatch.so"
 WORKLOADS = BUILD / "bin/workloads"
 TORCH_JOBS = Path(__file__).resolve().parent / "torch_jobs.py"
+KEPT_BYTES = 32 << 20
 RUNTIME = "libcudart.so.13"  # what the workloads were linked with
 
 sys.path.insert(0, str(ROOT / "tests/python"))
@@ -104,8 +106,8 @@ class Recording:
 
 
 class Rig:
-    def __init__(self, simulated, quick, scratch):
-        self.simulated, self.quick, self.scratch = simulated, quick, Path(scratch)
+    def __init__(self, simulated, quick, scratch, keep=None):
+        self.simulated, self.quick, self.scratch, self.keep = simulated, quick, Path(scratch), keep
         self.jobs = 0
         self.served = ()
 
@@ -169,6 +171,8 @@ class Rig:
 
     def analyze(self, folder):
         expect(folder.is_dir(), f"the job left no trace in {folder.name}")
+        if self.keep and sum(path.stat().st_size for path in folder.iterdir()) <= KEPT_BYTES:
+            shutil.copytree(folder, self.keep / folder.name)
         command = [BUILD / "bin/gpuwatch", "analyze", folder, "--json"]
         return json.loads(self.run(command, self.analyzer_environment()).stdout)
 

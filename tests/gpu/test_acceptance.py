@@ -50,7 +50,7 @@ def figures(section, part=None):
 
 def test_every_section_says_what_became_of_it(rehearsal):
     done, sections, _ = rehearsal
-    assert len(sections) == len(done.stdout.splitlines()) == 12
+    assert len(sections) == len(done.stdout.splitlines()) == 13
     for section in sections.values():
         assert section["question"].endswith("?")
         assert section["status"] == "ok" or section["reason"], section["id"]
