@@ -57,7 +57,7 @@ class Timeline {
   void enqueue(uint32_t index, double called) {
     const StreamOp& op = recording_.ops[index];
     if (enqueued_ >= kQueueDepth) host_ = std::max(host_, starts_[index - kQueueDepth]);
-    double start = std::max(std::max(called, host_) + op.latency_ns, stream_end_[op.stream]);
+    double start = std::max(std::max(called, host_) + op.latency_ns, free_at(op));
     if (op.waits_for != model::kNone && op.waits_for < index) start = std::max(start, ends_[op.waits_for]);
     double end = start + op.duration_ns;
     starts_[index] = start;
@@ -72,6 +72,11 @@ class Timeline {
     if (is_known) host_ = std::max(host_, ready(recording_.batches[event.batch]));
     host_ = supplied_ = std::max(host_ + event.cost_ns, supplied_ + event.supply_ns);
     if (is_known) taken_[event.batch] = host_;
+  }
+
+  double free_at(const StreamOp& op) const {
+    const double end = stream_end_[op.stream];
+    return end > 0 ? end + op.gap_ns : 0;
   }
 
   // When a batch that next() asks for at this point is there.
@@ -256,6 +261,7 @@ void move_to_own_stream(StreamReplayInput& recording, const EventFilter& which) 
       if (moves) {
         moved[op.stream] = i;
         op.stream += streams;
+        op.gap_ns = 0;
       } else if (op.waits_for == model::kNone) {
         op.waits_for = std::exchange(moved[op.stream], model::kNone);
       }
@@ -313,7 +319,7 @@ void capture_launches(StreamReplayInput& recording, const Capture& capture) {
     event.cost_ns = 0;
     for (uint32_t i = 0; i < event.op_count; ++i) {
       StreamOp& op = recording.ops[event.first_op + i];
-      op.latency_ns = 0;
+      op.latency_ns = op.gap_ns = 0;
       op.duration_ns += capture.kernel_gap_ns;  // its stream is not free for the next one until then
     }
   }
@@ -367,7 +373,7 @@ void drop_with_operations(StreamReplayInput& recording, const EventFilter& which
   for (const HostEvent& event : recording.events) {
     if (!which(event)) continue;
     for (uint32_t i = event.first_op; i < event.first_op + event.op_count; ++i)
-      recording.ops[i].duration_ns = recording.ops[i].latency_ns = 0;
+      recording.ops[i].duration_ns = recording.ops[i].latency_ns = recording.ops[i].gap_ns = 0;
   }
 }
 

@@ -60,8 +60,9 @@ struct SuppliedBatch {
 
 struct StreamOp {
   double duration_ns = 0;
-  double latency_ns = 0;              // from the call to the earliest start, on an idle stream
-  uint32_t stream = 0;                // index into Process::streams
+  double latency_ns = 0;  // from the call to the earliest start, on an idle stream
+  double gap_ns = 0;      // from the end of the operation before it on its stream to the earliest start
+  uint32_t stream = 0;    // index into Process::streams
   uint32_t waits_for = model::kNone;  // op of another stream: by an event, else seen to be waited for
   uint32_t device_op = model::kNone;  // index into Device::operations
   bool is_of_optimizer = false;       // launched in an optimizer's step: as much work for any batch

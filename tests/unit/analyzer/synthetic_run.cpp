@@ -69,7 +69,7 @@ Played play(const Action& action, Clocks& clocks) {
       clocks.host = std::max(clocks.host, clocks.op_begins[outstanding - kQueueDepth]);
     double& stream = clocks.streams[action.stream];
     if (action.stages) clocks.host = std::max(clocks.host, stream);
-    played.op_begin = std::max(clocks.host + action.cost_us, stream);
+    played.op_begin = std::max(clocks.host + action.cost_us, stream > 0 ? stream + action.behind_us : 0);
     played.op_end = stream = played.op_begin + action.device_us;
     clocks.op_begins.push_back(played.op_begin);
     clocks.device_end = std::max(clocks.device_end, stream);

@@ -70,6 +70,7 @@ struct Action {
   uint64_t caller = 0;
   std::vector<uint16_t> sources = {};  // of a copy, by turns
   bool stages = false;                 // a copy that begins when its stream has done all before it
+  double behind_us = 0;                // from the end of the operation before it on its stream to its begin
 };
 struct DeviceSchedule {
   double step_us = 0;
