@@ -41,6 +41,20 @@ Busy busy_time(const model::Thread& thread, Ns begin, Ns end) {
   return result;
 }
 
+// Threads of the CUDA driver ("cuda-EvtHandlr", "cuda00001400006") and of other libraries are in one call for
+// most of the run, which may have no end. Two of them made one decoder of a reader on an H200 look idle.
+bool stays_in_one_call(const model::Thread& thread, Ns begin, Ns end) {
+  const Ns most = (end - begin) / 4;
+  if (!thread.open_calls.empty() && end - thread.open_calls.front().since > most) return true;
+  return std::ranges::any_of(thread.calls, [&](const model::HostCall& call) {
+    return std::min(call.end, end) - std::max(call.begin, begin) > most;
+  });
+}
+
+bool is_of_driver(const model::Thread& thread) {
+  return thread.name.starts_with("cuda-") || thread.name.starts_with("cuda0");
+}
+
 bool uses_device(const model::Thread& thread) {
   return std::any_of(thread.calls.begin(), thread.calls.end(),
                      [](const model::HostCall& call) { return launches_kernels(call.op_class); });
@@ -135,7 +149,8 @@ std::optional<ProducerReplayInput> extract_producers(const model::Run& run, cons
   for (uint32_t t = 0; t < process.threads.size(); ++t) {
     const model::Thread& thread = process.threads[t];
     const bool is_own = thread.name == "gpuwatch";  // fetches device records
-    if (t == process.training_thread || is_own || is_timer(process, waits, thread) || uses_device(thread))
+    if (t == process.training_thread || is_own || is_timer(process, waits, thread) || uses_device(thread) ||
+        is_of_driver(thread) || stays_in_one_call(thread, begin, end))
       continue;
     Busy time = busy_time(thread, begin, end);
     if (time.busy_ns < kLeastBusyShare * span) continue;

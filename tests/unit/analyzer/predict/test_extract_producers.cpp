@@ -17,7 +17,9 @@ constexpr Ns kStep = 24 * kMs, kWait = 15 * kMs;
 
 // Each step waits 15 of 24 ms, then trains. A second thread only sleeps, and wakes `early` before the wait
 // ends.
-std::optional<ProducerReplayInput> producers_with(Ns early) {
+using Others = std::vector<model::Thread>;  // beside these two
+
+std::optional<ProducerReplayInput> producers_with(Ns early, const Others& others = {}) {
   test::Job job = test::make_loader_job({.workers = 0, .batches = kSteps});
   model::Process& process = job.process();
   process.epochs.clear();
@@ -39,6 +41,7 @@ std::optional<ProducerReplayInput> producers_with(Ns early) {
     if (i > 0)
       sleeps.calls.push_back({woken - early - kStep + kMs, woken - early, 0, 0, 0, 1, OpClass::Sleep, 0});
   }
+  process.threads.insert(process.threads.end(), others.begin(), others.end());
   return extract_producers(job.run, job.rank());
 }
 
@@ -49,6 +52,21 @@ TEST(Producers, MaySleepOnlyWhereTrainingAlwaysWaitsForThem) {
   EXPECT_GT(decoder->busy_share, 0.95);
   EXPECT_NEAR(decoder->wait_ms, 15, 0.1);
   EXPECT_FALSE(producers_with(5 * kMs)) << "a timer";
+}
+
+// What a reader on an H200 has beside its decoder: a thread that polls to the end, one that is still in its
+// second wait, and one that is known by its name.
+TEST(Producers, AreNoThreadsOfTheDriver) {
+  Others driver(3);
+  driver[0].calls.push_back({-kMs, (kSteps + 1) * kStep, 0, 0, 0, 0, OpClass::Poll, 0});
+  driver[1].calls.push_back({0, 50 * kStep, 0, 0, 0, 0, OpClass::Wait, 0});
+  driver[1].open_calls.push_back({51 * kStep, 0, 0});
+  driver[2].name = "cuda-EvtHandlr";
+  driver[2].calls.push_back({kStep, 2 * kStep, 0, 0, 0, 0, OpClass::Poll, 0});
+  const auto found = producers_with(kMs / 20, driver);
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->threads, std::vector<uint32_t>{1});
+  EXPECT_GT(found->busy_share, 0.95);
 }
 
 }  // namespace
