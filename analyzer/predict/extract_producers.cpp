@@ -13,6 +13,7 @@ using model::Ns;
 using trace::OpClass;
 
 constexpr double kLeastBusyShare = 0.05;    // a thread that mostly waits helps others, it does not load data
+constexpr double kLeastOfBusiest = 0.2;     // nor does one that does little beside those that do
 constexpr double kAssumedBatchesAhead = 2;  // of a queue between loader threads and the training thread
 
 struct Busy {
@@ -144,8 +145,8 @@ std::optional<ProducerReplayInput> extract_producers(const model::Run& run, cons
   double span = double(end - begin), steps = double(rank.steps.size());
 
   const std::vector<uint32_t> waits = waits_for_data(process, rank);
-  ProducerReplayInput recording;
-  double busy = 0, off_cpu = 0;
+  std::vector<std::pair<uint32_t, Busy>> candidates;
+  double busiest = 0;
   for (uint32_t t = 0; t < process.threads.size(); ++t) {
     const model::Thread& thread = process.threads[t];
     const bool is_own = thread.name == "gpuwatch";  // fetches device records
@@ -154,7 +155,14 @@ std::optional<ProducerReplayInput> extract_producers(const model::Run& run, cons
       continue;
     Busy time = busy_time(thread, begin, end);
     if (time.busy_ns < kLeastBusyShare * span) continue;
-    recording.threads.push_back(t);
+    candidates.emplace_back(t, time);
+    busiest = std::max(busiest, time.busy_ns);
+  }
+  ProducerReplayInput recording;
+  double busy = 0, off_cpu = 0;
+  for (const auto& [thread, time] : candidates) {
+    if (time.busy_ns < kLeastOfBusiest * busiest) continue;
+    recording.threads.push_back(thread);
     busy += time.busy_ns;
     off_cpu += time.off_cpu_ns;
   }

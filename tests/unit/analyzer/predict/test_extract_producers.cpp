@@ -57,12 +57,14 @@ TEST(Producers, MaySleepOnlyWhereTrainingAlwaysWaitsForThem) {
 // What a reader on an H200 has beside its decoder: a thread that polls to the end, one that is still in its
 // second wait, and one that is known by its name.
 TEST(Producers, AreNoThreadsOfTheDriver) {
-  Others driver(3);
+  Others driver(4);
   driver[0].calls.push_back({-kMs, (kSteps + 1) * kStep, 0, 0, 0, 0, OpClass::Poll, 0});
   driver[1].calls.push_back({0, 50 * kStep, 0, 0, 0, 0, OpClass::Wait, 0});
   driver[1].open_calls.push_back({51 * kStep, 0, 0});
   driver[2].name = "cuda-EvtHandlr";
   driver[2].calls.push_back({kStep, 2 * kStep, 0, 0, 0, 0, OpClass::Poll, 0});
+  for (int i = 0; i < 20; ++i)  // works for a tenth of the time
+    driver[3].calls.push_back({5 * i * kStep, 5 * i * kStep + 9 * kStep / 2, 0, 0, 0, 0, OpClass::Wait, 0});
   const auto found = producers_with(kMs / 20, driver);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->threads, std::vector<uint32_t>{1});
