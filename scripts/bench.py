@@ -149,8 +149,8 @@ with the same function called directly in the same run. Writing the pages of the
 {table(["call", "ns added", "goal"], rows)}
 
 So a step of 10 000 kernels of 5 us each, launched one by one, takes {launch * 10_000 / 50e6:.1%} longer on the host
-(10 000 calls x {launch:.0f} ns / 50 ms): computed, not timed. CUPTI adds to each launch as well, which was not measured
-without a GPU.
+(10 000 calls x {launch:.0f} ns / 50 ms): computed, not timed. CUPTI adds about 1.3 us to each launch as well (on an
+H200, timed: [gpu-results](gpu-results/README.md)).
 """
 
 

@@ -29,6 +29,7 @@ ENDINGS = {".h", ".cpp", ".def", ".cu", ".cuh", ".in"}
 EXCEPTIONS = {
     ("Op", "kNone"): "0 is no operation",
     ("RecordKind", "None"): "0 is what an unwritten slot reads as",
+    ("RecordKind", "DeviceSync"): "traces until November 2026 hold it",
     ("OpClass", "Other"): "0 is what an operation without a class, or of a newer recorder, reads as",
     ("EndReason", "Unknown"): "0 is what an unwritten field reads as",
     ("SourceState", "Unknown"): "0 is what a trace before 1.3 reads as",

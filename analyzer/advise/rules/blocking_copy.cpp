@@ -74,7 +74,7 @@ void allow_slower_copies(predict::Prediction& prediction, const RuleInput& input
       std::clamp(slow_ms, prediction.value.high, std::max(prediction.value.high, input.now_ms));
   prediction.speedup.low = prediction.now / prediction.value.high;
   prediction.assumptions.push_back(
-      fmt::format("copies beside kernels take up to {:.0f}% longer than alone, and kernels no longer",
+      fmt::format("copies take up to {:.0f}% longer next to kernels than alone, and kernels no longer",
                   100 * (kBesideKernels - 1)));
 }
 
