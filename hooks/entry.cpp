@@ -6,6 +6,7 @@
 // file. Neither fails loudly: a source that cannot work says so with record::put_source(name, why).
 #include <sys/auxv.h>
 
+#include "cuda/cupti/flusher.h"
 #include "cuda/nvml/sampler.h"
 #include "hooks/core/applied_settings.h"
 #include "hooks/core/modules.h"
@@ -33,6 +34,11 @@
 
 namespace gpuwatch::hooks {
 namespace {
+
+// Where nobody fetches device records, the thread that takes the sample asks NVML.
+void sample_devices_without_flusher(uint64_t now) noexcept {
+  if (!cuda::cupti::has_flusher()) cuda::nvml::sample(now);
+}
 
 void write_operations() noexcept {
   for (uint16_t op = 1; op < static_cast<uint16_t>(Op::kCount); ++op) {
@@ -71,7 +77,8 @@ void write_operations() noexcept {
   record::on_file_start(libc::on_recording);
   record::on_file_start(python::on_recording);
   record::on_file_start(nvtx::on_recording);
-  context::add_sample_source(cuda::nvml::sample);
+  cuda::cupti::after_each_fetch(cuda::nvml::sample);
+  context::add_sample_source(sample_devices_without_flusher);
   context::add_sample_source(stacks::watch_training_thread);
   libc::arm();
   // A job that leaves by os._exit() would lose its last half second of device records.

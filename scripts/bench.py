@@ -391,7 +391,7 @@ def bench_analyzer(scratch, repetitions=5):
 HEAD = """<!-- SPDX-License-Identifier: Apache-2.0 -->
 # Performance
 
-Written by `make bench`. This page has no figures of a GPU (CUPTI's overhead, device memory). Those of the acceptance run on
+Written by `make bench`. This page was measured without a GPU. Figures of the acceptance run on
 machines with a GPU are in [gpu-results](gpu-results/README.md).
 
 """

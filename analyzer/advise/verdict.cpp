@@ -177,10 +177,13 @@ Verdict not_bound(const model::Process& process, const RankAttribution& rank,
 }
 
 // The GPU is the limit, and what little time it idles leads to no advice.
-bool is_remainder(const RankAttribution& rank, const Loss& loss, const std::vector<Finding>& findings) {
+bool is_remainder(const model::Process& process, const RankAttribution& rank, const Loss& loss,
+                  const std::vector<Finding>& findings) {
   return rank.device != model::kNone && rank.share(Category::Compute) >= kLimit &&
+         loss.bottleneck != Bottleneck::Communication &&
          std::ranges::none_of(findings, [&](const Finding& finding) {
-           return finding.is_complaint() && finding.bottleneck == loss.bottleneck;
+           return finding.is_complaint() && finding.bottleneck == loss.bottleneck &&
+                  is_about(process, finding);
          });
 }
 
@@ -263,8 +266,8 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
   if (rank->steps.size() < kLeastSteps)
     return verdict_with_few_steps(run.processes.at(rank->process), rank->steps.size());
   const Loss* loss = most_recoverable(run, *rank, findings);
-  const bool is_bound =
-      loss && own_share(*rank, loss->bottleneck) >= kBound && !is_remainder(*rank, *loss, findings);
+  const bool is_bound = loss && own_share(*rank, loss->bottleneck) >= kBound &&
+                        !is_remainder(run.processes.at(rank->process), *rank, *loss, findings);
   const double hidden = rank->share(Bottleneck::Unobserved);
   if (hidden > 0.5 && !is_bound)
     return {"cannot-tell",

@@ -42,18 +42,24 @@ Busy busy_time(const model::Thread& thread, Ns begin, Ns end) {
   return result;
 }
 
-// Threads of the CUDA driver ("cuda-EvtHandlr", "cuda00001400006") and of other libraries are in one call for
-// most of the run, which may have no end. Two of them made one decoder of a reader on an H200 look idle.
-bool stays_in_one_call(const model::Thread& thread, Ns begin, Ns end) {
+// Threads of the CUDA driver and of other libraries are in one call for most of the run, which may have no
+// end, and make few others. Two of them made one decoder of a reader on an H200 look idle.
+bool stays_in_one_call(const model::Thread& thread, Ns begin, Ns end, size_t steps) {
+  constexpr size_t kSeldom =
+      10;  // a thread that makes data waits at least once for so many steps, or not at all
   const Ns most = (end - begin) / 4;
+  if (thread.calls.size() * kSeldom >= steps) return false;
   if (!thread.open_calls.empty() && end - thread.open_calls.front().since > most) return true;
   return std::ranges::any_of(thread.calls, [&](const model::HostCall& call) {
     return std::min(call.end, end) - std::max(call.begin, begin) > most;
   });
 }
 
+// "cuda-EvtHandlr", "cuda00001400006"
 bool is_of_driver(const model::Thread& thread) {
-  return thread.name.starts_with("cuda-") || thread.name.starts_with("cuda0");
+  return thread.name == "cuda-EvtHandlr" ||
+         (thread.name.starts_with("cuda0") &&
+          thread.name.find_first_not_of("0123456789", 4) == std::string::npos);
 }
 
 bool uses_device(const model::Thread& thread) {
@@ -151,7 +157,7 @@ std::optional<ProducerReplayInput> extract_producers(const model::Run& run, cons
     const model::Thread& thread = process.threads[t];
     const bool is_own = thread.name == "gpuwatch";  // fetches device records
     if (t == process.training_thread || is_own || is_timer(process, waits, thread) || uses_device(thread) ||
-        is_of_driver(thread) || stays_in_one_call(thread, begin, end))
+        is_of_driver(thread) || stays_in_one_call(thread, begin, end, rank.steps.size()))
       continue;
     Busy time = busy_time(thread, begin, end);
     if (time.busy_ns < kLeastBusyShare * span) continue;

@@ -25,7 +25,9 @@ constexpr double kLongestLatencyNs = 20e3;  // launch to start on an idle stream
 // An operation that was enqueued in time begins so soon after the one before it on its stream (1.2 us after a
 // kernel, 4.4 us for a copy after a kernel on an H200); more is some other wait.
 constexpr Ns kLongestGapNs = 10'000;
-constexpr Ns kEnqueueNs = 8'000;   // a call has enqueued its operation by then, though it may wait for it
+// Enqueued in time is what was called this long before: on an idle stream a kernel begins 12 us after its
+// call began (11.6 to 12.8 on that H200).
+constexpr Ns kEnqueueNs = 15'000;
 constexpr size_t kLeastGaps = 10;  // known, to stand for the others
 // Pageable copies up to this size are taken along with the call; the driver stages larger ones when their
 // stream has come to them (CUDA Runtime API, "API synchronization behavior").
@@ -335,32 +337,35 @@ class Extraction {
     } else {
       recorded.waits_for = stream_ends_.waited_for(op, call.begin);
     }
-    if (recorded.waits_for == model::kNone) note_gap(recorded, op, call, own_end);
+    note_gap(recorded, op, call);
     stream_ends_.set({op.stream, op.end, uint32_t(recording_.ops.size())});
     device_end_ = std::max(device_end_, op.end);
     matched_ns_ += recorded.duration_ns;
     recording_.ops.push_back(recorded);
   }
 
-  void note_gap(StreamOp& recorded, const DeviceOp& op, const HostCall& call, Ns own_end) {
-    const Ns gap = op.begin - own_end;
-    if (own_end <= std::min(call.end, call.begin + kEnqueueNs) || gap < 0 || gap > kLongestGapNs) return;
+  void note_gap(StreamOp& recorded, const DeviceOp& op, const HostCall& call) {
+    const StreamEnds::Last* last = stream_ends_.find(op.stream);
+    if (!last || recorded.waits_for != model::kNone) return;
+    const DeviceOp& before = device_.operations[recording_.ops[last->op].device_op];
+    const HandOver kinds{before.kind, op.kind};
+    const Ns gap = std::max<Ns>(0, op.begin - last->end);  // they may overlap (programmatic launches)
+    if (last->end < call.begin + kEnqueueNs || gap > kLongestGapNs) {
+      hand_overs_.push_back({uint32_t(recording_.ops.size()), kinds});
+      return;
+    }
     recorded.gap_ns = double(gap);
-    gaps_.push_back(gap);
-    has_gap_.push_back(uint32_t(recording_.ops.size()));
+    gaps_[kinds].push_back(gap);
   }
 
   // Whoever came late would have had a gap, too, had the host been faster.
   void fill_gaps() {
-    if (gaps_.size() < kLeastGaps) return;
-    const double usual = double(model::median(std::move(gaps_)));
-    size_t next = 0;
-    for (uint32_t i = 0; i < recording_.ops.size(); ++i) {
-      if (next < has_gap_.size() && has_gap_[next] == i)
-        ++next;
-      else if (recording_.ops[i].waits_for == model::kNone)
-        recording_.ops[i].gap_ns = usual;
-    }
+    std::map<HandOver, double> usual;
+    for (auto& [kinds, gaps] : gaps_)
+      if (gaps.size() >= kLeastGaps) usual[kinds] = double(model::median(std::move(gaps)));
+    for (const auto& [op, kinds] : hand_overs_)
+      if (const auto known = usual.find(kinds); known != usual.end())
+        recording_.ops[op].gap_ns = known->second;
   }
 
   bool is_in_optimizer(Ns time) const {
@@ -496,11 +501,13 @@ class Extraction {
   StreamReplayInput recording_;
   Frees frees_;
   StreamEnds stream_ends_;
-  std::vector<Ns> gaps_;           // between operations of one stream, the later one enqueued in time
-  std::vector<uint32_t> has_gap_;  // these operations
-  std::unordered_map<uint32_t, uint16_t> streams_;        // by the handle's low bits, learnt from launches
-  std::unordered_map<uint64_t, uint32_t> events_;         // by handle: the operation that it stands behind
-  std::unordered_map<uint16_t, uint32_t> pending_waits_;  // by stream: what its next operation waits for
+  using HandOver =
+      std::pair<trace::RecordKind, trace::RecordKind>;     // from one operation to the next on its stream
+  std::map<HandOver, std::vector<Ns>> gaps_;               // where the later one was enqueued in time
+  std::vector<std::pair<uint32_t, HandOver>> hand_overs_;  // the other operations
+  std::unordered_map<uint32_t, uint16_t> streams_;         // by the handle's low bits, learnt from launches
+  std::unordered_map<uint64_t, uint32_t> events_;          // by handle: the operation that it stands behind
+  std::unordered_map<uint16_t, uint32_t> pending_waits_;   // by stream: what its next operation waits for
   std::unordered_map<Ns, std::pair<const model::LoaderEpoch*, const model::Batch*>>
       taken_;                                                                   // by when next() ended
   std::map<std::pair<const model::LoaderEpoch*, uint32_t>, uint32_t> workers_;  // of an epoch

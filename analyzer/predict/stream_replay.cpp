@@ -319,8 +319,11 @@ void capture_launches(StreamReplayInput& recording, const Capture& capture) {
     event.cost_ns = 0;
     for (uint32_t i = 0; i < event.op_count; ++i) {
       StreamOp& op = recording.ops[event.first_op + i];
-      op.latency_ns = op.gap_ns = 0;
-      op.duration_ns += capture.kernel_gap_ns;  // its stream is not free for the next one until then
+      op.latency_ns = 0;
+      // Its stream is not free for the next one until then. Part of the recorded gap may be CUPTI's: no gain
+      // is predicted from it.
+      if (capture.kernel_gap_ns > 0) op.duration_ns += std::max(capture.kernel_gap_ns, op.gap_ns);
+      op.gap_ns = 0;
     }
   }
 }

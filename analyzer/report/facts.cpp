@@ -189,6 +189,7 @@ size_t operations_waited_for(const model::Process& process, const model::Device&
   size_t count = 0;
   model::Ns busy_until = span.begin;
   for (const model::DeviceOp& operation : device.operations) {
+    if (operation.kind > trace::RecordKind::GraphRun) continue;  // no work of the device
     if (operation.begin >= span.begin && operation.begin < span.end &&
         operation.launch_call != model::kNone) {
       const auto& calls = process.threads.at(operation.launch_thread).calls;

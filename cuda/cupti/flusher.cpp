@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "cuda/cupti/session.h"
+#include "libinject/base/clock.h"
 #include "libinject/base/errno_guard.h"
 #include "libinject/base/syscall.h"
 #include "libinject/record/own_thread.h"
@@ -26,6 +27,7 @@ constinit const Api* g_api = nullptr;
 constinit std::atomic<bool> g_exit_is_watched{false};
 constinit uint32_t g_epoch = 0;
 constinit std::atomic<uint32_t> g_phase{kNone};  // also a futex word
+constinit OnFetch g_on_fetch = nullptr;
 
 // Until the word is no longer `value`, or the time is up. Raw: a hooked wait would be taken for the job's.
 void wait_while(std::atomic<uint32_t>& word, uint32_t value, long limit_ms) noexcept {
@@ -50,6 +52,7 @@ void* run(void*) noexcept {
     wait_while(g_phase, kRunning, kPeriodMs);
     if (!record::is_recording()) break;
     tend_session();
+    if (g_on_fetch) g_on_fetch(base::ticks());
   }
   end_session(record::is_recording());
   set_phase(kDone);
@@ -65,6 +68,14 @@ void at_exit(int, void*) noexcept {
 void prepare_flusher(const Api* api) noexcept {
   g_api = api;
   g_epoch = runtime::epoch();
+}
+
+void after_each_fetch(OnFetch function) noexcept {
+  g_on_fetch = function;
+}
+
+bool has_flusher() noexcept {
+  return g_phase.load(std::memory_order_acquire) != kNone;
 }
 
 void sample_device_clock() noexcept {

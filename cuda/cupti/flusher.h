@@ -13,6 +13,14 @@ namespace gpuwatch::cuda::cupti {
 
 void prepare_flusher(const Api* api) noexcept;
 
+// What else the thread does twice a second, after it fetched: asking NVML, which took 24 ms the first time on
+// an H200. Given `now` in ticks. Registered by the library's constructor.
+using OnFetch = void (*)(uint64_t now) noexcept;
+void after_each_fetch(OnFetch function) noexcept;
+
+// Whether the thread runs, or ran.
+bool has_flusher() noexcept;
+
 // A sample of CUPTI's clock together with ours; one at the start, then one with each fetch.
 void sample_device_clock() noexcept;
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// What NVML says of the devices that this process uses, as a sample source (libinject/context/sampler.h):
+// What NVML says of the devices that this process uses, asked by the thread that fetches device records:
 // clocks and what holds them down, power, temperature, PCIe link, memory, utilisation, other processes on the
 // device. Devices are matched with CUDA's by PCI bus id. NVML is initialised by the first sample that finds a
 // device in use, and never shut down: the job may be using it too. A forked child does nothing. Cost: see
 // docs/performance.md; samples that take more than 1 ms are taken less often. Errors: the source "nvml" says
 // what is missing, and nothing else happens. Thread safety: prepare() once; sample() by one thread at a time,
-// which the sampler sees to. errno is kept.
+// which hooks/entry.cpp sees to. errno is kept.
 #pragma once
 
 #include <cstdint>

@@ -125,7 +125,7 @@ size_t without_metadata(const char* text, size_t bytes) noexcept {
   if (bytes == 0 || text[bytes - 1] != '#') return bytes;
   const auto* begin = static_cast<const char*>(std::memchr(text, '#', bytes));
   const auto length = static_cast<size_t>(begin - text);
-  if (length == 0 || !std::memchr(begin, '=', bytes - length)) return bytes;
+  if (length < 2 || !std::memchr(begin, '=', bytes - length)) return bytes;
   return text[length - 1] == ':' ? length - 1 : length;
 }
 

@@ -28,6 +28,7 @@ LONGEST_S = 60
 
 WARM = """
 import json, pathlib, runpy, sys, torch
+print("warm", flush=True)
 sys.argv = json.loads(sys.stdin.readline())
 sys.path[0] = str(pathlib.Path(sys.argv[0]).parent)
 runpy.run_path(sys.argv[0], run_name="__main__")
@@ -91,7 +92,10 @@ class Runs:
         return process, json.dumps(command) + "\n"
 
     def __iter__(self):
-        """(words, the program's own clock), one run after the other."""
+        """(words, the program's own clock), one run after the other, once nobody imports any more."""
+        for _, (process, _said) in self.waiting:
+            if not isinstance(process, list):
+                process.stdout.readline()
         for words, (first, second) in self.waiting:
             process, said = (subprocess.Popen(first, **second), "") if isinstance(first, list) else (first, second)
             try:

@@ -259,6 +259,9 @@ def main():
 
         return bundle.make(options.bundle)
     options.folder = (options.folder or (ROOT / "build/gpu-rehearsal" if options.simulated else RESULTS)).resolve()
+    known = {name for section in SECTIONS for name in section.parts}
+    if unknown := set(options.part or ()) - known:
+        return complain(f"no section has a part {', '.join(sorted(unknown))}; the parts are {', '.join(sorted(known))}")
     if options.simulated and options.folder == RESULTS.resolve():
         return complain(f"results of the simulated device do not belong in {RESULTS}; choose another folder")
     try:

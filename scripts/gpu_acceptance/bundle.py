@@ -26,7 +26,7 @@ def copy_programs(folder):
     data = {case.data for case in on_a_device() if case.data}
     for part in ("bin", *(f"data/{kind}" for kind in data)):
         if (home / part).is_dir():
-            shutil.copytree(home / part, folder / part)
+            shutil.copytree(home / part, folder / part, dirs_exist_ok=True)
 
 
 def make(folder):

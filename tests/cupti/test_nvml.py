@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What NVML says of the devices, against the configuration of the simulated device that said it."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -65,6 +66,14 @@ def test_other_processes_are_counted_without_this_one(samples):
     assert rows
     assert {(row["other_processes"], row["other_memory_bytes"]) for row in rows} == {(3, 3 * (2048 << 10))}
     assert {(row["is_other_utilization_known"], row["other_utilization_percent"]) for row in rows} == {(1, 27)}
+
+
+def test_training_does_not_wait_for_nvml(samples, tmp_path):
+    phases = tmp_path / "phases"
+    rows, _ = samples({"nvml_init_ms": 600}, GWSIM_PHASES=phases)
+    steps = [phase for phase in map(json.loads, phases.read_text().splitlines()) if phase["phase"] == "step"]
+    assert rows and len(steps) == 80
+    assert max(step["end"] - step["begin"] for step in steps) < 600_000_000
 
 
 def test_without_the_library_the_source_says_so(samples, sim_lib, tmp_path):

@@ -5,12 +5,13 @@
 //   fork      forks inside a range
 //   names     registers a domain and strings, and reports nothing
 //   many      10 000 ranges, each of a name of its own
-//   metadata  3000 ranges of three names, with TraceMe's metadata behind them, and one that only looks like
-//   it deep      100 levels categories   800 named categories, and a range of the first and of the last
+//   metadata  3000 ranges of three names, each with TraceMe's metadata, and one that only looks like it
+//   deep      100 levels
+//   categories   800 named categories, and a range of the first and of the last
 //   strings   4000 registered strings, and a range of the first and of the last
 //   threads-before   names 300 threads before anything is recorded
-//   threads-named   a thread named before anything is recorded, and one named twice afterwards; writes their
-//   ids cost      ns of a pair of push and pop, for short ranges: plain text, registered string
+//   threads-named   a thread named before anything is recorded, and one named twice later; writes their ids
+//   cost      ns of a pair of push and pop, for short ranges: plain text, registered string
 #include <nvtx3/nvToolsExt.h>
 #include <pthread.h>
 #include <stdio.h>

@@ -73,9 +73,9 @@ void allow_slower_copies(predict::Prediction& prediction, const RuleInput& input
   prediction.value.high =
       std::clamp(slow_ms, prediction.value.high, std::max(prediction.value.high, input.now_ms));
   prediction.speedup.low = prediction.now / prediction.value.high;
-  prediction.assumptions.push_back(
-      fmt::format("copies take up to {:.0f}% longer next to kernels than alone, and kernels no longer",
-                  100 * (kBesideKernels - 1)));
+  prediction.assumptions.push_back(fmt::format(
+      "copies take up to {:.0f}% longer next to kernels than alone, and kernels as long as before",
+      100 * (kBesideKernels - 1)));
 }
 
 std::optional<Finding> evaluate_direction(const RuleInput& input, const Direction& direction) {

@@ -36,7 +36,7 @@ enum class Kind { kNone, kCode, kGraph };
 // New parameters for the nodes of a graph that stays: XLA sets them before each launch (26 calls a step of
 // JAX on an H200, 0.1 ms).
 bool updates_graph(const RuleInput& input, const HostCall& call) {
-  return input.run.operations[call.operation].name.find("GraphExec") != std::string::npos;
+  return input.run.operations[call.operation].name.find("NodeSet") != std::string::npos;
 }
 
 Kind kind_of(const RuleInput& input, const model::Thread& thread, const HostCall& call) {

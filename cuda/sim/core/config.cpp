@@ -108,6 +108,7 @@ const std::map<std::string, Key>& keys() {
       {"other_processes", {count(&Config::other_processes), 0}},
       {"other_process_kib", {kibibytes(&Config::other_process_bytes), 0}},
       {"other_process_utilization_percent", {count(&Config::other_process_utilization_percent), 0}},
+      {"nvml_init_ms", {count(&Config::nvml_init_ms), 0}},
       {"cupti_worker_period_us", {duration_us(&Config::cupti_worker_period_ns), 100}},
   };
   return table;

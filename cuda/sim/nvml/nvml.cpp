@@ -66,6 +66,7 @@ Return answer(Device device, unsigned* to, int value) {
 }  // namespace
 
 GWSIM_EXPORT Return nvmlInit_v2() {
+  usleep(static_cast<useconds_t>(config().nvml_init_ms) * 1000);
   g_is_initialised = true;
   return kSuccess;
 }

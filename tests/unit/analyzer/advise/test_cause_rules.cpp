@@ -445,6 +445,9 @@ TEST(Recompilation, IsNoNewParametersForAGraphThatStays) {
   for (model::HostCall* call : calls_of(job, OpClass::GraphBuild))
     call->operation = static_cast<uint16_t>(job.run.operations.size() - 1);
   EXPECT_FALSE(Found(job, "recompilation"));
+  job.run.operations.back().name =
+      "cudaGraphExecUpdate";  // what llama.cpp does with a graph that it captured again
+  EXPECT_TRUE(Found(job, "recompilation"));
 }
 
 TEST(Recompilation, IsNoWarmUpAndNoHostWork) {

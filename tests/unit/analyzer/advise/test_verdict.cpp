@@ -31,6 +31,7 @@ TEST(Verdict, IsHealthyBelowFivePercent) {
 TEST(Verdict, IsNoLossOfSevenPercentWithoutAdviceWhereTheGpuIsTheLimit) {
   EXPECT_EQ(verdict_with({{Category::Compute, 0.93}, {Category::LaunchDispatch, 0.07}}), "healthy");
   EXPECT_EQ(verdict_with({{Category::Compute, 0.8}, {Category::LaunchDispatch, 0.2}}), "host-bound");
+  EXPECT_EQ(verdict_with({{Category::Compute, 0.93}, {Category::CommUnsplit, 0.07}}), "comm-bound");
   test::Job job = test::make_device_job({{.device_us = 500}}, 100);
   test::set_shares(job, {{Category::Compute, 0.93}, {Category::LaunchDispatch, 0.07}});
   Finding finding;

@@ -59,12 +59,17 @@ TEST(Producers, MaySleepOnlyWhereTrainingAlwaysWaitsForThem) {
 TEST(Producers, AreNoThreadsOfTheDriver) {
   Others driver(4);
   driver[0].calls.push_back({-kMs, (kSteps + 1) * kStep, 0, 0, 0, 0, OpClass::Poll, 0});
-  driver[1].calls.push_back({0, 50 * kStep, 0, 0, 0, 0, OpClass::Wait, 0});
-  driver[1].open_calls.push_back({51 * kStep, 0, 0});
+  driver[1].calls.push_back({0, 10 * kStep, 0, 0, 0, 0, OpClass::Wait, 0});
+  driver[1].open_calls.push_back({11 * kStep, 0, 0});
   driver[2].name = "cuda-EvtHandlr";
   driver[2].calls.push_back({kStep, 2 * kStep, 0, 0, 0, 0, OpClass::Poll, 0});
   for (int i = 0; i < 20; ++i)  // works for a tenth of the time
     driver[3].calls.push_back({5 * i * kStep, 5 * i * kStep + 9 * kStep / 2, 0, 0, 0, 0, OpClass::Wait, 0});
+  Others evaluated(1);  // makes data, and waits while the job evaluates for 30 steps
+  for (int i = 0; i < 20; ++i)
+    evaluated[0].calls.push_back({2 * i * kStep, 2 * i * kStep + kMs, 0, 0, 0, 0, OpClass::Wait, 0});
+  evaluated[0].calls.push_back({60 * kStep, 90 * kStep, 0, 0, 0, 0, OpClass::Wait, 0});
+  EXPECT_EQ(producers_with(kMs / 20, evaluated)->threads.size(), 2u);
   const auto found = producers_with(kMs / 20, driver);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->threads, std::vector<uint32_t>{1});

@@ -49,7 +49,8 @@ TEST(StreamReplay, ReproducesACopyThatBlocks) {
 // A solver on an H200: a kernel begins 1.2 us after the one before it, a copy 4.4 us after a kernel, however
 // early they were enqueued. Without these times its step of 52 us was replayed 11% too short.
 TEST(StreamReplay, KeepsTheTimesBetweenOperationsThatWereEnqueuedInTime) {
-  std::vector<Action> step = {{.device_us = 16, .behind_us = 1.2},
+  std::vector<Action> step = {{.device_us = 16},  // after a copy, which it never waits for in the recording
+
                               {.device_us = 13, .behind_us = 1.2},
                               {.device_us = 1, .behind_us = 1.2}};
   const Action copy{.op_class = OpClass::Copy,
