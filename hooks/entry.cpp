@@ -36,7 +36,8 @@ namespace gpuwatch::hooks {
 namespace {
 
 // Where nobody fetches device records, the thread that takes the sample asks NVML.
-void sample_devices_without_flusher(uint64_t now) noexcept {
+void load_nvml_or_ask(uint64_t now) noexcept {
+  cuda::nvml::load_library();
   if (!cuda::cupti::has_flusher()) cuda::nvml::sample(now);
 }
 
@@ -78,7 +79,7 @@ void write_operations() noexcept {
   record::on_file_start(python::on_recording);
   record::on_file_start(nvtx::on_recording);
   cuda::cupti::after_each_fetch(cuda::nvml::sample);
-  context::add_sample_source(sample_devices_without_flusher);
+  context::add_sample_source(load_nvml_or_ask);
   context::add_sample_source(stacks::watch_training_thread);
   libc::arm();
   // A job that leaves by os._exit() would lose its last half second of device records.

@@ -32,10 +32,9 @@ struct Known {
 
 constinit Api g_api{};
 constinit std::atomic<bool> g_is_wanted{false};
-constinit bool g_is_loaded = false;
+constinit std::atomic<bool> g_is_loaded{false}, g_is_given_up{false};
 constinit uint32_t g_epoch = 0;  // of the process that wants it
 constinit bool g_is_initialised = false;
-constinit bool g_is_given_up = false;
 constinit uint64_t g_next = 0;  // ticks
 constinit Known g_known[kMaxDevices]{};
 constinit bool g_has_told_devices = false;
@@ -207,18 +206,9 @@ bool is_initialised() noexcept {
   return g_is_initialised;
 }
 
-bool is_loaded() noexcept {
-  if (g_is_loaded) return true;
-  if (!is_driver_loaded()) return false;  // CUDA was called, and has not begun yet
-  load(&g_api);
-  g_is_loaded = !g_api.missing;
-  g_is_given_up = !g_is_loaded;
-  if (g_api.missing) {
-    base::Text<160> text;
-    text.add(g_api.missing).add(": ").add(kWithoutNvml);
-    record::put_source("nvml", {trace::SourceState::Absent, text.c_str()});
-  }
-  return g_is_loaded;
+bool may_sample() noexcept {
+  return g_is_wanted.load(std::memory_order_acquire) && g_epoch == runtime::epoch() &&
+         !g_is_given_up.load(std::memory_order_relaxed);
 }
 
 bool is_in_use(int device) noexcept {
@@ -251,13 +241,24 @@ GW_COLD void prepare() noexcept {
   g_is_wanted.store(true, std::memory_order_release);
 }
 
+GW_COLD void load_library() noexcept {
+  if (!may_sample() || g_is_loaded.load(std::memory_order_relaxed)) return;
+  if (!is_driver_loaded()) return;  // CUDA was called, and has not begun yet
+  const base::ErrnoGuard keep_errno;
+  const record::Quiet quiet;
+  load(&g_api);
+  if (!g_api.missing) return g_is_loaded.store(true, std::memory_order_release);
+  g_is_given_up.store(true, std::memory_order_relaxed);
+  base::Text<160> text;
+  text.add(g_api.missing).add(": ").add(kWithoutNvml);
+  record::put_source("nvml", {trace::SourceState::Absent, text.c_str()});
+}
+
 GW_COLD void sample(uint64_t now) noexcept {
-  if (!g_is_wanted.load(std::memory_order_acquire) || g_epoch != runtime::epoch()) return;
-  if (g_is_given_up || now < g_next) return;
+  if (!may_sample() || !g_is_loaded.load(std::memory_order_acquire) || now < g_next) return;
   const base::ErrnoGuard keep_errno;
   const record::Quiet quiet;
   int count = 0;
-  if (!is_loaded()) return;
   if (g_api.device_count(&count) != 0) return;  // the driver is not initialised yet
   const uint64_t begin = base::ticks();
   if (count > kMaxDevices) count = kMaxDevices;

@@ -15,6 +15,11 @@ namespace gpuwatch::cuda::nvml {
 // On the first sight of CUDA: from now on samples look for a device in use. Nothing is loaded yet.
 void prepare() noexcept;
 
+// Loads NVML once the driver is there. On a thread of the job: had one of ours the dynamic linker's lock
+// while the job forks, its children would wait for that lock for ever.
+void load_library() noexcept;
+
+// Nothing before load_library() has found the library.
 void sample(uint64_t now) noexcept;
 
 }  // namespace gpuwatch::cuda::nvml
