@@ -217,10 +217,10 @@ DEVICE_2 = [
 COMPILED = [
     Case("spmv-residual", "spmv_solver.cu", (), [fix("sync-per-step", "--check-every 20")], device="a100", side="device", status="seen"),
     Case("speech-buffers", "speech_frontend.cu", (), [fix("allocator-churn", "--pool 1")], device="a100", side="device", status="seen"),
-    Case("particle-operators", "particle_net.cu", (), [fix("launch-bound", "--graph 1")], device="a100", side="device"),
-    Case("video-one-decoder", "video_reader.cu", ("--pinned", "1"), workers("--decoders", 2, 3, 4), device="a100"),
-    Case("video-pageable", "video_reader.cu", ("--decoders", "4"), [fix("pin-memory", "--pinned 1"), *workers("--decoders", 8)], device="t4", side="device"),
-    Case("video-healthy", "video_reader.cu", ("--decoders", "4", "--pinned", "1"), workers("--decoders", 8), device="h100", side="device"),
+    Case("particle-operators", "particle_net.cu", (), [fix("launch-bound", "--graph 1")], device="a100", side="device", status="seen"),
+    Case("video-one-decoder", "video_reader.cu", ("--pinned", "1"), workers("--decoders", 2, 3, 4), device="a100", status="seen"),
+    Case("video-pageable", "video_reader.cu", ("--decoders", "4"), [fix("pin-memory", "--pinned 1"), *workers("--decoders", 8)], device="t4", side="device", status="seen"),
+    Case("video-healthy", "video_reader.cu", ("--decoders", "4", "--pinned", "1"), workers("--decoders", 8), device="h100", side="device", status="seen"),
     Case("decoder-checks", "decoder_train.cu", (), [fix(("sync-per-step", "debug-left-on"), "--check 0"), fix("sync-per-step", "--loss-every 100")], device="a100", side="device"),
 ]  # fmt: skip
 
