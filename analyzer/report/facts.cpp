@@ -15,8 +15,9 @@ namespace {
 
 // A recorded call costs at most this on the machines that the recorder was measured on (docs/performance.md).
 constexpr double kCallCostNs = 50;
-// What CUPTI adds to the call that enqueues a kernel, copy or memset: 1.1 to 1.4 us on an H200 (medians of 21
-// alternating blocks of 12 000 launches; docs/gpu-results). No other GPU was measured.
+// What CUPTI adds to the call that enqueues a kernel, copy or memset: 1.0 to 1.5 us on an H200 (medians of 21
+// alternating blocks of 12 000 launches; docs/gpu-results). No other GPU was measured; CUPTI's stand-in of
+// the simulated device takes less.
 constexpr double kTracedOperationCostNs = 1300;
 
 // Facts "applied.1", "applied.2", ... of the library's hooks/core/applied_settings.h.

@@ -92,7 +92,7 @@ class Runs:
         return process, json.dumps(command) + "\n"
 
     def __iter__(self):
-        """(words, the program's own clock), one run after the other, once nobody imports any more."""
+        """(words, the program's own clock), one run after the other, after all imports."""
         for _, (process, _said) in self.waiting:
             if not isinstance(process, list):
                 process.stdout.readline()
