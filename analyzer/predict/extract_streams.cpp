@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "analyzer/model/quantile.h"
+#include "analyzer/predict/stream_gaps.h"
 #include "analyzer/predict/stream_replay.h"
 #include "libinject/trace/layout.h"
 
@@ -22,13 +22,6 @@ using trace::OpClass;
 constexpr Ns kReturnSlackNs = 2'000;
 constexpr Ns kEdgeSlackNs = 5'000;          // an operation begins this soon after the one that it waited for
 constexpr double kLongestLatencyNs = 20e3;  // launch to start on an idle stream; more is some other wait
-// An operation that was enqueued in time begins so soon after the one before it on its stream (1.2 us after a
-// kernel, 4.4 us for a copy after a kernel on an H200); more is some other wait.
-constexpr Ns kLongestGapNs = 10'000;
-// Enqueued in time is what was called this long before: on an idle stream a kernel begins 12 us after its
-// call began (11.6 to 12.8 on that H200).
-constexpr Ns kEnqueueNs = 15'000;
-constexpr size_t kLeastGaps = 10;  // known, to stand for the others
 // Pageable copies up to this size are taken along with the call; the driver stages larger ones when their
 // stream has come to them (CUDA Runtime API, "API synchronization behavior").
 constexpr uint64_t kLargestUnstaged = 64 << 10;
@@ -233,7 +226,7 @@ class Extraction {
     }
     // What the device still does after the last call is its own work, not the host's.
     recording_.tail_ns = std::max<double>(0, double(span.end - std::max(cursor, device_end_)));
-    fill_gaps();
+    gaps_.fill(recording_.ops);
     finish();
     return std::move(recording_);
   }
@@ -348,24 +341,7 @@ class Extraction {
     const StreamEnds::Last* last = stream_ends_.find(op.stream);
     if (!last || recorded.waits_for != model::kNone) return;
     const DeviceOp& before = device_.operations[recording_.ops[last->op].device_op];
-    const HandOver kinds{before.kind, op.kind};
-    const Ns gap = std::max<Ns>(0, op.begin - last->end);  // they may overlap (programmatic launches)
-    if (last->end < call.begin + kEnqueueNs || gap > kLongestGapNs) {
-      hand_overs_.push_back({uint32_t(recording_.ops.size()), kinds});
-      return;
-    }
-    recorded.gap_ns = double(gap);
-    gaps_[kinds].push_back(gap);
-  }
-
-  // Whoever came late would have had a gap, too, had the host been faster.
-  void fill_gaps() {
-    std::map<HandOver, double> usual;
-    for (auto& [kinds, gaps] : gaps_)
-      if (gaps.size() >= kLeastGaps) usual[kinds] = double(model::median(std::move(gaps)));
-    for (const auto& [op, kinds] : hand_overs_)
-      if (const auto known = usual.find(kinds); known != usual.end())
-        recording_.ops[op].gap_ns = known->second;
+    gaps_.note(recorded, uint32_t(recording_.ops.size()), before, op, call.begin);
   }
 
   bool is_in_optimizer(Ns time) const {
@@ -501,13 +477,10 @@ class Extraction {
   StreamReplayInput recording_;
   Frees frees_;
   StreamEnds stream_ends_;
-  using HandOver =
-      std::pair<trace::RecordKind, trace::RecordKind>;     // from one operation to the next on its stream
-  std::map<HandOver, std::vector<Ns>> gaps_;               // where the later one was enqueued in time
-  std::vector<std::pair<uint32_t, HandOver>> hand_overs_;  // the other operations
-  std::unordered_map<uint32_t, uint16_t> streams_;         // by the handle's low bits, learnt from launches
-  std::unordered_map<uint64_t, uint32_t> events_;          // by handle: the operation that it stands behind
-  std::unordered_map<uint16_t, uint32_t> pending_waits_;   // by stream: what its next operation waits for
+  StreamGaps gaps_;
+  std::unordered_map<uint32_t, uint16_t> streams_;        // by the handle's low bits, learnt from launches
+  std::unordered_map<uint64_t, uint32_t> events_;         // by handle: the operation that it stands behind
+  std::unordered_map<uint16_t, uint32_t> pending_waits_;  // by stream: what its next operation waits for
   std::unordered_map<Ns, std::pair<const model::LoaderEpoch*, const model::Batch*>>
       taken_;                                                                   // by when next() ended
   std::map<std::pair<const model::LoaderEpoch*, uint32_t>, uint32_t> workers_;  // of an epoch
