@@ -73,37 +73,40 @@ def own_clock(case, words, done_stdout, status, errors):
     return json.loads(lines[-1])
 
 
-class Runs:
-    """All runs of a program but the recorded one, started together and let go in turn."""
+class Run:
+    """A run of a program, which imports PyTorch when it is made and begins with clock()."""
 
-    def __init__(self, the_rig, case, all_words):
-        self.case, self.rig = case, the_rig
-        self.waiting = [(words, self.start(words)) for words in all_words]
-
-    def start(self, words):
-        command = command_of(self.case, (*self.case.words, *words))
-        options = dict(
-            env=environment_of(self.rig, self.case), cwd=self.rig.scratch, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    def __init__(self, the_rig, case, words):
+        self.case, self.words = case, words
+        self.command = command_of(case, (*case.words, *words))
+        self.options = dict(
+            env=environment_of(the_rig, case), cwd=the_rig.scratch, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, preexec_fn=die_with_parent,
         )  # fmt: skip
-        if self.case.program.endswith(".cu"):
-            return command, options
-        process = subprocess.Popen([sys.executable, "-c", WARM], **options)
-        return process, json.dumps(command) + "\n"
+        self.warm = None if case.program.endswith(".cu") else subprocess.Popen([sys.executable, "-c", WARM], **self.options)
 
-    def __iter__(self):
-        """(words, the program's own clock), one run after the other, after all imports."""
-        for _, (process, _said) in self.waiting:
-            if not isinstance(process, list):
-                process.stdout.readline()
-        for words, (first, second) in self.waiting:
-            process, said = (subprocess.Popen(first, **second), "") if isinstance(first, list) else (first, second)
-            try:
-                stdout, errors = process.communicate(said, timeout=LONGEST_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                raise Failed(f"{self.case.program} {' '.join(words)} took more than {LONGEST_S} s") from None
-            yield words, own_clock(self.case, words, stdout, process.returncode, errors)
+    def wait_for_imports(self):
+        if self.warm:
+            self.warm.stdout.readline()
+
+    def clock(self):
+        """The program's own clock."""
+        process = self.warm or subprocess.Popen(self.command, **self.options)
+        try:
+            stdout, errors = process.communicate(json.dumps(self.command) + "\n", timeout=LONGEST_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise Failed(f"{self.case.program} {' '.join(self.words)} took more than {LONGEST_S} s") from None
+        return own_clock(self.case, self.words, stdout, process.returncode, errors)
+
+
+def run_in_turn(the_rig, case, all_words):
+    """(words, the program's own clock) of one run after the other, after all imports."""
+    runs = [Run(the_rig, case, words) for words in all_words]
+    for run in runs:
+        run.wait_for_imports()
+    for run in runs:
+        yield run.words, run.clock()
 
 
 def recorded(the_rig, case):
@@ -124,7 +127,7 @@ def program_part(case):
         if not case.program.endswith(".cu"):
             the_rig.need_torch()
         times, clocks = {}, {}
-        for words, own in Runs(the_rig, case, [(), *(fix.words for fix in case.fixes), ()]):
+        for words, own in run_in_turn(the_rig, case, [(), *(fix.words for fix in case.fixes), ()]):
             name = " ".join(words)
             times.setdefault(name, []).append(truth.sample_us(own))
             clocks[name] = own
@@ -153,7 +156,7 @@ def judged(the_rig, case, times, own, report):
     words = abroad.words_of(case, found[0]) if found else None
     if not words:
         return
-    ((_, after),) = Runs(the_rig, case, [words])
+    ((_, after),) = run_in_turn(the_rig, case, [words])
     yield Figure("applied", " ".join(words))
     said = {key: found[0][key] for key in ("prediction", "ceiling")}
     row = abroad.Row({"program": case.name, "status": case.status, "own": own, "achieved": after, **said}, right, False)
