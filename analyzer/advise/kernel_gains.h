@@ -27,6 +27,10 @@ struct KernelGains {
 
 inline constexpr double kLeastKernelShare = 0.05;
 
+// Of the step with at least one kernel running: from there on the GPU is the limit. TraceML calls this
+// compute-bound, and MLPerf Storage asks it of a good input pipeline.
+inline constexpr double kGpuIsTheLimit = 0.90;
+
 // Parts of at least kLeastKernelShare of the step.
 KernelGains kernel_gains(const RuleInput& input);
 

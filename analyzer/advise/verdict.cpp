@@ -6,6 +6,7 @@
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/early_end.h"
 #include "analyzer/advise/input_seen.h"
+#include "analyzer/advise/kernel_gains.h"
 #include "analyzer/advise/ranking.h"
 #include "analyzer/advise/unexplained.h"
 #include "analyzer/io/printable.h"
@@ -21,7 +22,6 @@ using attribute::StepGroup;
 
 constexpr double kMostlyBusy = 0.8;  // the rest is below XProf's upper band
 constexpr double kBound = 0.05;      // XProf's lower band: below it a job is not bound by this
-constexpr double kLimit = 0.9;       // from there on the GPU is the limit (rules/compute_bound.cpp)
 
 struct Loss {
   const char* id;
@@ -179,7 +179,7 @@ Verdict not_bound(const model::Process& process, const RankAttribution& rank,
 // The GPU is the limit, and what little time it idles leads to no advice.
 bool is_remainder(const model::Process& process, const RankAttribution& rank, const Loss& loss,
                   const std::vector<Finding>& findings) {
-  return rank.device != model::kNone && rank.share(Category::Compute) >= kLimit &&
+  return rank.device != model::kNone && rank.share(Category::Compute) >= kGpuIsTheLimit &&
          loss.bottleneck != Bottleneck::Communication &&
          std::ranges::none_of(findings, [&](const Finding& finding) {
            return finding.is_complaint() && finding.bottleneck == loss.bottleneck &&

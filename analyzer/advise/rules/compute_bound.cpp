@@ -15,12 +15,11 @@ namespace {
 
 using attribute::Category;
 
-constexpr double kLeastCompute = 0.90;
 constexpr double kLeastDouble = 0.10;
 constexpr size_t kMostNamed = 3;  // parts in the proposal; the evidence has all
 
 constexpr Threshold kThresholds[] = {
-    {"time with at least one kernel running", kLeastCompute, "of the step",
+    {"time with at least one kernel running", kGpuIsTheLimit, "of the step",
      "TraceML calls this compute-bound, and MLPerf Storage asks it of a good input pipeline"},
     {"kernels that one change concerns", kLeastKernelShare, "of the step",
      "XProf's lower band: without them a step gets up to 1.05x faster"},
@@ -84,7 +83,7 @@ void complain_of_double(Finding& finding, const RuleInput& input, const KernelGa
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const double compute = input.rank.share(Category::Compute);
-  if (!input.device || !input.rank.device_observed || compute < kLeastCompute) return std::nullopt;
+  if (!input.device || !input.rank.device_observed || compute < kGpuIsTheLimit) return std::nullopt;
   Finding finding = make_finding(kComputeBound, input, 0);
   finding.severity = Severity::kInfo;
   finding.title = fmt::format("Compute: the GPU is busy {:.0f}% of each step, nothing to gain on the host",
