@@ -31,7 +31,7 @@ constexpr std::string_view kCompilerFrames[] = {"torch/_dynamo/convert_frame.py"
 // JAX traces in here before it compiles, and looks at the result after. That neither begins nor ends a
 // compilation: one that took 5 s, for the last and short batch of an epoch, was counted as four.
 constexpr std::string_view kTracingFiles[] = {"jax/_src/pjit.py", "jax/_src/interpreters/",
-                                         "jax/_src/linear_util.py", "jax/_src/api_util.py"};
+                                              "jax/_src/linear_util.py", "jax/_src/api_util.py"};
 
 // The recorder takes no stack of calls below 1 ms; half of it, because clocks differ. Most calls are shorter.
 constexpr Ns kLeastStall = 500'000;
