@@ -96,10 +96,6 @@ void settle_at_speed(Finding& finding, const RuleInput& input, CopyKind kind, co
   const auto best = stream_prediction(input, fastest);
   if (finding.prediction && best) finding.prediction = predict::between(*best, *finding.prediction);
   if (finding.prediction) {
-    const predict::Estimate& value = finding.prediction->value;
-    if (value.high - value.low > kWidestWithSpeed.value * value.expected) finding.prediction.reset();
-  }
-  if (finding.prediction) {
     finding.prediction->assumptions.push_back(
         fmt::format("copies with pinned memory run at the speed of the recorded pageable ones to {:g} GB/s",
                     kFastestCopies.value));

@@ -43,8 +43,6 @@ void settle_at_speed(Finding& finding, const RuleInput& input, CopyKind kind, co
 inline constexpr Threshold kFastestCopies{
     "speed of copies from or to pinned memory, where none were recorded: up to", 64, "GB/s",
     "PCIe 5.0 with 16 lanes; they are at least as fast as the recorded pageable copies"};
-inline constexpr Threshold kWidestWithSpeed{"range of a prediction with that unknown speed", 0.30,
-                                            "of the step", "a wider one is given as an upper bound"};
 
 // Host time of an asynchronous call in this run: that of the median kernel launch.
 double enqueue_cost_ns(const predict::StreamReplayInput& recording);

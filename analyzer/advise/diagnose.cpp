@@ -16,6 +16,7 @@
 #include "analyzer/advise/read_scaling.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/unexplained.h"
+#include "analyzer/attribute/recording_cost.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -57,6 +58,7 @@ RuleInput make_input(const model::Run& run, const attribute::RankAttribution& ra
   input.loader_check = replays.loader_check;
   input.stream_check = replays.stream_check;
   input.facts = replays.facts ? &*replays.facts : nullptr;
+  input.recording_share = attribute::recording_cost_share(process, rank).value_or(0);
   assume_nothing(input);
   return input;
 }

@@ -192,9 +192,18 @@ void drop_what_only_delay_explains(const RuleInput& input, std::vector<Finding>&
                 [&](const Finding& finding) { return by_timeline(finding) && !find(without, finding.id); });
 }
 
+void bound_what_is_open(Finding& finding) {
+  if (!finding.prediction) return;
+  const predict::Estimate& value = finding.prediction->value;
+  if (value.high - value.low <= kWidestPrediction.value * value.expected) return;
+  finding.ceiling_speedup = finding.prediction->speedup.high;
+  finding.prediction.reset();
+}
+
 std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Finding>& except) {
   std::vector<Finding> findings = evaluate_rules(input, except);
   drop_what_only_delay_explains(input, findings);
+  std::ranges::for_each(findings, bound_what_is_open);
   return findings;
 }
 

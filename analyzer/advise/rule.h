@@ -56,8 +56,9 @@ struct RuleInput {
   double input_factor = 1;  // remaining data stalls, against the recorded ones
   const predict::StreamReplayInput* assumed_streams = nullptr;  // what a rule changes and replays
   double assumed_step_ms = 0;                                   // replayed without a change
-  double device_path_ms = 0;  // of assumed_streams: the step, were the host never late; 0 without them
-  double data_ready_ms = 0;   // the same, were the data never late; 0 where it does not hold the waits
+  double device_path_ms = 0;   // of assumed_streams: the step, were the host never late; 0 without them
+  double data_ready_ms = 0;    // the same, were the data never late; 0 where it does not hold the waits
+  double recording_share = 0;  // of the steps' time, that gpuwatch itself takes; an estimate
 
   predict::LoaderSetting loader_setting() const {
     return assumed_loader ? *assumed_loader : loader ? loader->setting : predict::LoaderSetting{};
@@ -128,5 +129,9 @@ std::string stall_words(const RuleInput& input, double share);
 inline constexpr double kLeastSpeedup = 1.03;
 inline constexpr Threshold kLeastGain{"predicted speedup", kLeastSpeedup, "times",
                                       "smaller gains disappear in the variation from run to run"};
+// What so wide a range allows at best is an upper bound.
+inline constexpr Threshold kWidestPrediction{
+    "range of a prediction", 0.30, "of its value",
+    "a wider one is given as an upper bound: of programs not seen before, 3 of 7 such ranges held"};
 
 }  // namespace gpuwatch::advise

@@ -28,7 +28,6 @@ using trace::OpClass;
 constexpr double kLeastShare = 0.05;
 constexpr double kLeastSteps = 0.5;
 constexpr size_t kLeastTimes = 5;
-constexpr double kWidest = 0.3;
 constexpr double kLeastOwnMs = 0.2;
 
 constexpr Threshold kThresholds[] = {
@@ -46,7 +45,7 @@ constexpr Threshold kThresholds[] = {
      "95% interval: a few samples name nothing"},
     kDrawShare,
     {"the script's own lines: at least", kLeastOwnMs, "ms a step", "every script has some around each step"},
-    {"interval of the step without them", kWidest, "of it", "a wider one is an upper bound"},
+    kWidestPrediction,
     {"that time: always from", kLongDispatchNs / 1e6, "ms", "no framework takes as long"},
 };
 
@@ -236,7 +235,7 @@ void settle_sampled(Finding& finding, const RuleInput& input, const model::Scrip
     step.high = std::max(step.high, least->value.high);
     const double now = finding.prediction->now;
     finding.prediction->speedup = {now / step.high, now / step.expected, now / step.low};
-    if (step.high - step.low <= kWidest * step.expected) return;
+    return;
   }
   finding.prediction.reset();
   finding.ceiling_speedup = ceiling_without(input, work.share.high * input.rank.share(Category::Compute));

@@ -32,7 +32,6 @@ constexpr double kGraphKernelGapNs = 1e3;
 // a step, three times each, on a machine of varying speed: 30 to 33, 29 to 52, 37 to 46, 54 to 68, 61 to 84
 // and 62 to 129 launches. These two constants give 36, 37, 50, 54, 59 and 84.
 constexpr double kCompiledLaunches = 30, kCompiledShare = 0.15;
-constexpr double kWidestRange = 1.5;
 constexpr double kLeastOfKept = 0.5, kMostOfKept = 1.5;
 
 constexpr Threshold kThresholds[] = {
@@ -55,8 +54,7 @@ constexpr Threshold kThresholds[] = {
      "same measurement; the interval spans 0.5x to 1.5x the sum of both parts"},
     {"waits for the GPU, with which `sync-per-step` comes first", kWaitsLikeBlocking, "of the launches",
      "then the queue is empty at each launch because of them"},
-    {"range of a prediction", kWidestRange, "times its value",
-     "the overhead of torch.compile alone makes it as wide as its value; beyond it, an upper bound"},
+    kWidestPrediction,
     kLeastGain,
     kPythonShare,
 };
@@ -84,8 +82,6 @@ class Captured {
     result->value.high = std::max(result->value.high, high->value.high);
     result->speedup.high = std::max(result->speedup.high, low->speedup.high);
     result->speedup.low = std::min(result->speedup.low, high->speedup.low);
-    // Of a disturbed host, a range much wider than the value says nothing.
-    if (result->value.high - result->value.low > kWidestRange * result->value.expected) return std::nullopt;
     return result;
   }
 

@@ -23,7 +23,7 @@ constexpr Threshold kThresholds[] = {
     {"exposed copies from pageable memory, with their staging", kLeastShare, "of the step",
      "half of the 5% at which TraceLens lists copies, because pinning is a one-word change"},
     kFastestCopies,
-    kWidestWithSpeed,
+    kWidestPrediction,
     kLeastGain,
 };
 

@@ -33,7 +33,7 @@ constexpr Threshold kThresholds[] = {
      "less is not told from the model error"},
     {"D2H copy of a loss or a count, not of data", kFewBytes, "bytes", "the fix for data is another one"},
     kFastestCopies,
-    kWidestWithSpeed,
+    kWidestPrediction,
     kLeastGain,
 };
 

@@ -236,8 +236,9 @@ TEST(HeadOfLine, IsOneBatchThatHoldsBackOthers) {
   const Finding* finding = find(diagnosis, "dataloader-head-of-line");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->fix.snippet, "DataLoader(..., in_order=False)");
-  ASSERT_TRUE(finding->prediction);
-  EXPECT_GT(finding->prediction->speedup.expected, 1.2);
+  // All cores compute, so how much the workers slow each other is open: too wide for a prediction.
+  ASSERT_TRUE(finding->ceiling_speedup);
+  EXPECT_GT(*finding->ceiling_speedup, 1.2);
 }
 
 TEST(HeadOfLine, NamesNoOptionThatTheVersionHasNot) {

@@ -226,18 +226,6 @@ TEST(DataloaderPrefetch, IsSilentWhereBatchesAreEqual) {
   EXPECT_EQ(find(diagnose_loader(job), "dataloader-prefetch"), nullptr);
 }
 
-TEST(Ranking, PredictsTheSecondOnTopOfTheFirst) {
-  LoaderJob job = uneven();
-  job.workers = 1;
-  job.cpu_count = 3;
-  job.cpu_share = 1;  // no more than three workers
-  job.service_ms = [](size_t i) { return i % 12 == 0 ? 120.0 : 12.0; };
-  const Diagnosis diagnosis = diagnose_loader(job);
-  ASSERT_GE(diagnosis.findings.size(), 2u);
-  ASSERT_TRUE(diagnosis.findings[0].prediction && diagnosis.findings[1].prediction);
-  EXPECT_DOUBLE_EQ(diagnosis.findings[1].prediction->now, diagnosis.findings[0].prediction->value.expected);
-}
-
 TEST(OwnLoaderThreads, CountsTheThreadsWhoseWorkFitsIntoAStep) {
   // One thread makes a batch in 30 ms without ever waiting; training takes 10 ms and waits 20.
   constexpr model::Ns kMs = 1'000'000;

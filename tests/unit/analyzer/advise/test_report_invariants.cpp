@@ -135,6 +135,7 @@ void expect_possible_gains(const Diagnosis& diagnosis) {
     EXPECT_LE(value.low, value.expected * kRounding) << finding.id;
     EXPECT_LE(value.expected, value.high * kRounding) << finding.id;
     EXPECT_GE(value.low, 0) << finding.id;
+    EXPECT_LE(value.high - value.low, kWidestPrediction.value * value.expected * kRounding) << finding.id;
     EXPECT_GE(finding.lost_share, 0) << finding.id;
     EXPECT_LE(finding.lost_share, 1) << finding.id;
   }
