@@ -6,7 +6,6 @@
 // file. Neither fails loudly: a source that cannot work says so with record::put_source(name, why).
 #include <sys/auxv.h>
 
-#include "cuda/cupti/flusher.h"
 #include "cuda/nvml/sampler.h"
 #include "hooks/core/applied_settings.h"
 #include "hooks/core/modules.h"
@@ -35,10 +34,8 @@
 namespace gpuwatch::hooks {
 namespace {
 
-// Where nobody fetches device records, the thread that takes the sample asks NVML.
-void load_nvml_or_ask(uint64_t now) noexcept {
-  cuda::nvml::load_library();
-  if (!cuda::cupti::has_flusher()) cuda::nvml::sample(now);
+void start_nvml(uint64_t) noexcept {
+  cuda::nvml::start_sampling();
 }
 
 void write_operations() noexcept {
@@ -78,8 +75,7 @@ void write_operations() noexcept {
   record::on_file_start(libc::on_recording);
   record::on_file_start(python::on_recording);
   record::on_file_start(nvtx::on_recording);
-  cuda::cupti::after_each_fetch(cuda::nvml::sample);
-  context::add_sample_source(load_nvml_or_ask);
+  context::add_sample_source(start_nvml);
   context::add_sample_source(stacks::watch_training_thread);
   libc::arm();
   // A job that leaves by os._exit() would lose its last half second of device records.

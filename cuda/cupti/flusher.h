@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one thread that gpuwatch has: it tends the CUPTI session (session.h) and fetches finished device
-// records twice a second (CUPTI's own periodic flush delivers full buffers only), and samples CUPTI's clock
-// together with ours. It exists in processes that gave a device work, or found CUPTI taken, never in a forked
-// child, blocks all signals, and its hooks are quiet. Thread safety: any. Signal safety: finish().
+// A thread that tends the CUPTI session (session.h) and fetches finished device records twice a second
+// (CUPTI's own periodic flush delivers full buffers only), and samples CUPTI's clock together with ours. It
+// exists in processes that gave a device work, or found CUPTI taken, never in a forked child. Thread safety:
+// any. Signal safety: finish_flusher().
 #pragma once
 
 #include <cstdint>
@@ -12,14 +12,6 @@
 namespace gpuwatch::cuda::cupti {
 
 void prepare_flusher(const Api* api) noexcept;
-
-// What else the thread does twice a second, after it fetched: asking NVML, which took 24 ms the first time on
-// an H200. Given `now` in ticks. Registered by the library's constructor.
-using OnFetch = void (*)(uint64_t now) noexcept;
-void after_each_fetch(OnFetch function) noexcept;
-
-// Whether the thread runs, or ran.
-bool has_flusher() noexcept;
 
 // A sample of CUPTI's clock together with ours; one at the start, then one with each fetch.
 void sample_device_clock() noexcept;

@@ -2,6 +2,7 @@
 #include "cuda/nvml/sampler.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 
 #include "cuda/nvml/api.h"
@@ -10,6 +11,7 @@
 #include "libinject/base/errno_guard.h"
 #include "libinject/base/syscall.h"
 #include "libinject/base/text.h"
+#include "libinject/record/periodic_thread.h"
 #include "libinject/record/recorder.h"
 #include "libinject/runtime/fork_epoch.h"
 
@@ -19,6 +21,8 @@ namespace {
 constexpr int kMaxDevices = 16;  // a training process drives one, DataParallel as many as a machine has
 constexpr unsigned kMaxProcesses = 64;
 constexpr uint64_t kPeriodsOfCost = 1000;  // as the sampler itself: at most 0.1 % of the thread
+constexpr uint32_t kPeriodMs = 500;
+constexpr uint32_t kExitLimitMs = 100;  // what the job may wait for an answer when it ends
 
 constexpr char kWithoutNvml[] = "no GPU clocks, power or utilization";
 
@@ -32,7 +36,7 @@ struct Known {
 
 constinit Api g_api{};
 constinit std::atomic<bool> g_is_wanted{false};
-constinit std::atomic<bool> g_is_loaded{false}, g_is_given_up{false};
+constinit std::atomic<bool> g_is_given_up{false};
 constinit uint32_t g_epoch = 0;  // of the process that wants it
 constinit bool g_is_initialised = false;
 constinit uint64_t g_next = 0;  // ticks
@@ -193,6 +197,9 @@ void put_unused_device(int device, uint64_t now) noexcept {
 
 bool is_initialised() noexcept {
   if (g_is_initialised) return true;
+  record::put_source("nvml",
+                     {trace::SourceState::Unavailable,
+                      "nvmlInit_v2 was called and did not return: no GPU clocks, power or utilization"});
   const Return result = g_api.init();
   g_is_initialised = result == kSuccess;
   g_is_given_up = !g_is_initialised;
@@ -232,35 +239,11 @@ void sample_unused(int count, uint64_t now) noexcept {
   }
 }
 
-}  // namespace
-
-GW_COLD void prepare() noexcept {
-  g_epoch = runtime::epoch();
-  g_has_told_devices = false;
-  record::put_source("nvml", {trace::SourceState::Absent, "no GPU was in use when samples were taken"});
-  g_is_wanted.store(true, std::memory_order_release);
-}
-
-GW_COLD void load_library() noexcept {
-  if (!may_sample() || g_is_loaded.load(std::memory_order_relaxed)) return;
-  if (!is_driver_loaded()) return;  // CUDA was called, and has not begun yet
-  const base::ErrnoGuard keep_errno;
-  const record::Quiet quiet;
-  load(&g_api);
-  if (!g_api.missing) return g_is_loaded.store(true, std::memory_order_release);
-  g_is_given_up.store(true, std::memory_order_relaxed);
-  base::Text<160> text;
-  text.add(g_api.missing).add(": ").add(kWithoutNvml);
-  record::put_source("nvml", {trace::SourceState::Absent, text.c_str()});
-}
-
-GW_COLD void sample(uint64_t now) noexcept {
-  if (!may_sample() || !g_is_loaded.load(std::memory_order_acquire) || now < g_next) return;
-  const base::ErrnoGuard keep_errno;
-  const record::Quiet quiet;
+void sample() noexcept {
+  const uint64_t now = base::ticks();
+  if (!may_sample() || now < g_next) return;
   int count = 0;
   if (g_api.device_count(&count) != 0) return;  // the driver is not initialised yet
-  const uint64_t begin = base::ticks();
   if (count > kMaxDevices) count = kMaxDevices;
   bool is_any_used = false;
   for (int device = 0; device < count; ++device) {
@@ -270,7 +253,40 @@ GW_COLD void sample(uint64_t now) noexcept {
     put_device(device, now);
   }
   if (is_any_used) sample_unused(count, now);
-  g_next = now + kPeriodsOfCost * (base::ticks() - begin);
+  g_next = now + kPeriodsOfCost * (base::ticks() - now);
+}
+
+void end() noexcept {}
+
+constinit record::PeriodicThread g_thread{0, kPeriodMs, sample, end};
+
+void at_exit(int, void*) noexcept {
+  g_thread.finish(kExitLimitMs);
+}
+
+}  // namespace
+
+GW_COLD void prepare() noexcept {
+  g_epoch = runtime::epoch();
+  g_has_told_devices = false;
+  record::put_source("nvml", {trace::SourceState::Absent, "no GPU was in use when samples were taken"});
+  g_is_wanted.store(true, std::memory_order_release);
+}
+
+GW_COLD void start_sampling() noexcept {
+  if (!may_sample() || g_thread.was_started()) return;
+  if (!is_driver_loaded()) return;  // CUDA was called, and has not begun yet
+  const base::ErrnoGuard keep_errno;
+  const record::Quiet quiet;
+  load(&g_api);
+  if (!g_api.missing && g_thread.start()) {
+    on_exit(at_exit, nullptr);  // after the driver's own handler was registered, so before that runs
+    return;
+  }
+  g_is_given_up.store(true, std::memory_order_relaxed);
+  base::Text<160> text;
+  text.add(g_api.missing ? g_api.missing : "no thread could be started").add(": ").add(kWithoutNvml);
+  record::put_source("nvml", {trace::SourceState::Absent, text.c_str()});
 }
 
 }  // namespace gpuwatch::cuda::nvml

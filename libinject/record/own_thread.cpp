@@ -10,13 +10,13 @@
 
 namespace gpuwatch::record {
 
-bool start_own_thread(ThreadFunction run) noexcept {
+bool start_own_thread(ThreadFunction run, void* argument) noexcept {
   if (!pthread_create || !pthread_detach || !pthread_sigmask) return false;
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   pthread_t thread;
-  const bool created = pthread_create(&thread, nullptr, run, nullptr) == 0;
+  const bool created = pthread_create(&thread, nullptr, run, argument) == 0;
   if (created) pthread_detach(thread);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return created;

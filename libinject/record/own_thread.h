@@ -7,7 +7,7 @@
 namespace gpuwatch::record {
 
 using ThreadFunction = void* (*)(void*) noexcept;
-bool start_own_thread(ThreadFunction run) noexcept;
+bool start_own_thread(ThreadFunction run, void* argument = nullptr) noexcept;
 
 // First thing in the thread's function.
 void name_own_thread() noexcept;

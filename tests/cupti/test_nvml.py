@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from device_trace import DeviceTrace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python"))
 import raw_trace  # noqa: E402
@@ -74,6 +75,18 @@ def test_training_does_not_wait_for_nvml(samples, tmp_path):
     steps = [phase for phase in map(json.loads, phases.read_text().splitlines()) if phase["phase"] == "step"]
     assert rows and len(steps) == 80
     assert max(step["end"] - step["begin"] for step in steps) < 600_000_000
+
+
+def test_a_driver_that_never_answers_stops_nothing_else(inject, workloads, tmp_path, run_dir):
+    config = tmp_path / "device.conf"
+    config.write_text("nvml_init_ms 100000\n")
+    done = inject([workloads / "input_wait", "--steps", 80], env={"GWSIM_CONFIG": config}, sim=True)
+    assert done.returncode == 0, done.stderr
+    trace = DeviceTrace(run_dir)
+    assert (trace.state("nvml"), trace.source("nvml")["text"]) == (
+        "Unavailable", "nvmlInit_v2 was called and did not return: no GPU clocks, power or utilization")  # fmt: skip
+    kernels = [op for op in trace.ops if op.kind == "kernel"]
+    assert len(kernels) == sum("Launch" in call.name for call in trace.calls) > 0
 
 
 def test_without_the_library_the_source_says_so(samples, sim_lib, tmp_path):
