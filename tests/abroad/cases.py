@@ -298,4 +298,34 @@ MIXED = [
           fix("small-batch", "--batch 256", batch_size="--batch"), fix("sync-per-step", "--print-every 1000")], device="a10", side="device"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *COMPILED, *MIXED]
+PROCESSOR = [
+    Case("digit-domains", "digit_domains.py", (),
+         [fix(("dataloader-persistent-workers", "host-work"), "--target-batches cycle"), fix("dataloader-persistent-workers", "--persistent-workers"),
+          fix("dataloader-persistent-workers", "--target-batches cycle --persistent-workers"), fix(("dataloader-persistent-workers", "dataloader-oversubscribed"), "--target-workers 0"),
+          *workers("--target-workers", 1, 4), *workers("--workers", 2), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("sync-per-step", "--print-every 1000"),
+          fix("small-batch", "--batch-size 64", batch_size="--batch-size")]),
+    Case("fixmatch-pictures", "fixmatch.py", (),
+         [*workers("--unlabelled-workers", 1, 2, 4), *workers("--num-workers", 2, 4), fix(WORKERS, "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
+          fix(("host-work", "input-decode"), "--changes 2"), fix(("compute-bound", "cpu-undersized"), "--threads 2"), fix(("sync-per-step", "logging-stall"), "--log-every 1000"), fix("small-batch", "--batch-size 12", batch_size="--batch-size")]),
+    Case("printed-lines", "line_reader.py", (),
+         [fix(("host-work", "evaluation-share"), "--cer-every 50"), fix(("host-work", "evaluation-share"), "--decoder best-path"), fix(("host-work", "evaluation-share"), "--cer-lines 2"),
+          *workers("--num-workers", 2, 4), fix(("dataloader-oversubscribed", WORKERS), "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
+          fix(("sync-per-step", "logging-stall"), "--print-every 1000"), fix("small-batch", "--batch-size 32", batch_size="--batch-size")], side="script"),
+    Case("tf-annealed-vae", "tf_annealed_vae.py", (),
+         [fix("recompilation", "--beta tensor"), fix("recompilation", "--beta stairs"), fix(WORKERS, "--parallel_calls 2"), fix("dataloader-prefetch", "--prefetch 16"), fix("input-cacheable", "--cache"),
+          fix(("sync-per-step", "logging-stall"), "--log_every 1000"), fix("small-batch", "--batch_size 128", batch_size="--batch_size")], package="tensorflow", framework="tensorflow", side="script"),
+    Case("traffic-forecast", "traffic_forecast.py", (),
+         [fix("checkpoint-stall", "--check-every 100"), fix("checkpoint-stall", "--keep weights"), fix("checkpoint-stall", "--min-delta 0.02"), fix(("sync-per-step", "logging-stall"), "--print-every 1000"),
+          fix("small-batch", "--batch-size 96", batch_size="--batch-size")], side="script"),
+    Case("cell-aging", "cell_aging.py", (),
+         [fix(("logging-stall", "host-work"), "--history-every 100"), fix(("logging-stall", "host-work"), "--history-lines"), *workers("--num-workers", 1, 2), fix("sync-per-step", "--log-every-n-steps 1000"),
+          fix("small-batch", "--batch-size 64", batch_size="--batch-size")], package="lightning", side="script"),
+    Case("passage-retrieval", "passage_retrieval.py", (),
+         [fix(("input-decode", "host-work"), "--draw randint"), *workers("--num-workers", 2, 4), fix(WORKERS, "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
+          fix(("sync-per-step", "logging-stall"), "--log-every 1000"), fix("small-batch", "--batch-size 64", batch_size="--batch-size")]),
+    Case("texture-gan", "texture_gan.py", (),
+         [*workers("--workers", 1, 2), fix(("host-work", "launch-bound"), "--average-every 10"), fix(("sync-per-step", "logging-stall"), "--print-every 1000"), fix("checkpoint-stall", "--save-every 1000"),
+          fix("small-batch", "--batch-size 64", batch_size="--batch-size")], side="script"),
+]  # fmt: skip
+
+CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *COMPILED, *MIXED, *PROCESSOR]
