@@ -228,7 +228,7 @@ DEVICE_3 = [
          [fix(("host-work", "blocking-copy"), "--noise-device cuda"), fix(PRECISION, "--amp"), fix("cudnn-autotune", "--channels-last"), fix("launch-bound", "--fused"),
           fix("sync-per-step", "--show-every 1000")], device="a100", side="script"),
     Case("lidar-pillars", "lidar_pillars.py", (),
-         [*workers("--num-workers", 1, 2, 4), fix("dataloader-prefetch", "--num-workers 1 --prefetch-factor 8", prefetch_factor=PREFETCH), fix(PRECISION, "--amp"), fix("launch-bound", "--fused"),
+         [*workers("--num-workers", 1, 2, 4), fix("dataloader-prefetch", "--num-workers 1 --prefetch-factor 8", prefetch_factor=PREFETCH), fix("launch-bound", "--fused"),
           fix("small-batch", "--batch-size 4", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="t4"),
     Case("masked-patches-healthy", "masked_patches.py", (),
          [*workers("--workers", 2), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("small-batch", "--batch-size 192", batch_size="--batch-size"),
