@@ -214,6 +214,30 @@ DEVICE_2 = [
          [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device", status="seen"),
 ]  # fmt: skip
 
+DEVICE_3 = [
+    Case("mesh-anomaly", "mesh_fluids.py", (),
+         [fix("debug-left-on", "--no-detect-anomaly"), fix(PRECISION, "--tf32"), fix("launch-bound", "--fused"), fix("small-batch", "--meshes 4", batch_size="--meshes"),
+          fix("sync-per-step", "--log-every 1000")], device="a100", side="device"),
+    Case("wheat-hard-negatives", "wheat_heads.py", (),
+         [fix("sync-per-step", "--mining batch"), fix("launch-bound", "--fused"), fix("cudnn-autotune", "--channels-last"), fix("small-batch", "--batch-size 128", batch_size="--batch-size"),
+          fix("sync-per-step", "--print-freq 1000")], device="a100", side="device"),
+    Case("light-curves-lamb", "light_curves.py", (),
+         [fix("launch-bound", "--foreach"), fix(PRECISION, "--bf16"), fix(PRECISION, "--tf32"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")],
+         device="h100", side="device"),
+    Case("image-prior-langevin", "image_prior.py", (),
+         [fix(("host-work", "blocking-copy"), "--noise-device cuda"), fix(PRECISION, "--amp"), fix("cudnn-autotune", "--channels-last"), fix("launch-bound", "--fused"),
+          fix("sync-per-step", "--show-every 1000")], device="a100", side="script"),
+    Case("lidar-pillars", "lidar_pillars.py", (),
+         [*workers("--num-workers", 1, 2, 4), fix("dataloader-prefetch", "--num-workers 1 --prefetch-factor 8", prefetch_factor=PREFETCH), fix("launch-bound", "--fused"),
+          fix("small-batch", "--batch-size 4", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="t4"),
+    Case("masked-patches-healthy", "masked_patches.py", (),
+         [*workers("--workers", 2), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("small-batch", "--batch-size 192", batch_size="--batch-size"),
+          fix("sync-per-step", "--log-every 1000")], device="h100", side="device"),
+    Case("load-forecast-batch", "load_forecast.py", (),
+         [fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), fix("small-batch", "--batch-size 128", batch_size="--batch-size"),
+          fix(PRECISION, "--amp"), fix("sync-per-step", "--print-every 1000")], device="t4", side="device"),
+]  # fmt: skip
+
 COMPILED = [
     Case("spmv-residual", "spmv_solver.cu", (), [fix("sync-per-step", "--check-every 20")], device="a100", side="device", status="seen"),
     Case("speech-buffers", "speech_frontend.cu", (), [fix("allocator-churn", "--pool 1")], device="a100", side="device", status="seen"),
@@ -328,4 +352,4 @@ PROCESSOR = [
           fix("small-batch", "--batch-size 64", batch_size="--batch-size")], side="script"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *COMPILED, *MIXED, *PROCESSOR]
+CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR]
