@@ -7,6 +7,7 @@
 
 #include "analyzer/predict/stream_gaps.h"
 #include "analyzer/predict/stream_replay.h"
+#include "analyzer/predict/timeline_calls.h"
 #include "libinject/trace/layout.h"
 
 namespace gpuwatch::predict {
@@ -25,83 +26,6 @@ constexpr double kLongestLatencyNs = 20e3;  // launch to start on an idle stream
 // Pageable copies up to this size are taken along with the call; the driver stages larger ones when their
 // stream has come to them (CUDA Runtime API, "API synchronization behavior").
 constexpr uint64_t kLargestUnstaged = 64 << 10;
-
-struct CallRef {
-  uint32_t thread, call;
-  const HostCall* host;
-};
-
-// Calls that the replay repeats. Not is_cuda(): NCCL's calls take host time, too, except that of a
-// Collective, which is seen through, so that the launch inside of it stands in the timeline.
-bool shapes_timeline(OpClass op_class) {
-  return is_cuda(op_class) || (communicates(op_class) && op_class != OpClass::Collective);
-}
-
-// next() of a loader; in programs with loader threads of their own, the training thread's wait for them.
-bool waits_for_data(OpClass op_class, bool is_training_thread) {
-  return op_class == OpClass::LoaderNext || (is_training_thread && waits_for_thread(op_class));
-}
-
-// A wait of the training thread in which another thread launches kernels waits for that thread (autograd runs
-// backward on one of its own): what the other does is the timeline. `calls` are in order of time.
-void drop_waits_for_launches(std::vector<CallRef>& calls) {
-  std::vector<CallRef> kept;
-  for (size_t i = 0; i < calls.size(); ++i) {
-    const CallRef& ref = calls[i];
-    const bool has_next = i + 1 < calls.size();
-    const bool waits_for_launch =
-        ref.host->op_class == OpClass::Wait && has_next && calls[i + 1].thread != ref.thread &&
-        calls[i + 1].host->op_class == OpClass::Launch && calls[i + 1].host->begin < ref.host->end;
-    if (!waits_for_launch) kept.push_back(ref);
-  }
-  calls = std::move(kept);
-}
-
-// The calls that shape the timeline, of all threads that launch (autograd has its own), in order of time.
-std::vector<CallRef> timeline_calls(const model::Process& process, model::TimeSpan span) {
-  std::vector<CallRef> calls;
-  for (uint32_t t = 0; t < process.threads.size(); ++t) {
-    const model::Thread& thread = process.threads[t];
-    bool has_launches = std::any_of(thread.calls.begin(), thread.calls.end(),
-                                    [](const HostCall& call) { return enqueues(call.op_class); });
-    if (!has_launches && t != process.training_thread) continue;
-    Ns outer_end = 0;
-    for (uint32_t c = 0; c < thread.calls.size(); ++c) {
-      const HostCall& call = thread.calls[c];
-      if (call.begin < span.begin || call.begin >= span.end || call.begin < outer_end) continue;
-      if (!shapes_timeline(call.op_class) && !waits_for_data(call.op_class, t == process.training_thread))
-        continue;
-      calls.push_back({t, c, &call});
-      outer_end = call.end;
-    }
-  }
-  std::sort(calls.begin(), calls.end(),
-            [](const CallRef& a, const CallRef& b) { return a.host->begin < b.host->begin; });
-  drop_waits_for_launches(calls);
-  return calls;
-}
-
-// Operations by the outermost recorded call that launched them, as indices in order of time.
-class OperationsByCall {
- public:
-  explicit OperationsByCall(const std::vector<DeviceOp>& operations) : operations_(operations) {
-    for (uint32_t i = 0; i < operations.size(); ++i)
-      if (operations[i].launch_call != model::kNone) order_.push_back(i);
-    std::ranges::stable_sort(order_, {}, [&](uint32_t i) { return key(i); });
-  }
-
-  auto of(uint32_t thread, uint32_t call) const {
-    return std::ranges::equal_range(order_, std::pair{thread, call}, {}, [&](uint32_t i) { return key(i); });
-  }
-
- private:
-  std::pair<uint32_t, uint32_t> key(uint32_t i) const {
-    return {operations_[i].launch_thread, operations_[i].launch_call};
-  }
-
-  const std::vector<DeviceOp>& operations_;
-  std::vector<uint32_t> order_;
-};
 
 // The last operation of each stream, of those that were used lately: a process may have 65 000 streams, and
 // each operation would look at all of them.
