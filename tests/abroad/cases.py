@@ -217,10 +217,10 @@ DEVICE_2 = [
 DEVICE_3 = [
     Case("mesh-anomaly", "mesh_fluids.py", (),
          [fix("debug-left-on", "--no-detect-anomaly"), fix(PRECISION, "--tf32"), fix("launch-bound", "--fused"), fix("small-batch", "--meshes 4", batch_size="--meshes"),
-          fix("sync-per-step", "--log-every 1000")], device="a100", side="device"),
+          fix("sync-per-step", "--log-every 1000")], device="a100", side="device", status="seen"),
     Case("wheat-hard-negatives", "wheat_heads.py", (),
          [fix("sync-per-step", "--mining batch"), fix("launch-bound", "--fused"), fix("cudnn-autotune", "--channels-last"), fix("small-batch", "--batch-size 128", batch_size="--batch-size"),
-          fix("sync-per-step", "--print-freq 1000")], device="a100", side="device"),
+          fix("sync-per-step", "--print-freq 1000")], device="a100", side="device", status="seen"),
     Case("light-curves-lamb", "light_curves.py", (),
          [fix("launch-bound", "--foreach"), fix(PRECISION, "--bf16"), fix(PRECISION, "--tf32"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")],
          device="h100", side="device"),
@@ -235,7 +235,7 @@ DEVICE_3 = [
           fix("sync-per-step", "--log-every 1000")], device="h100", side="device"),
     Case("load-forecast-batch", "load_forecast.py", (),
          [fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), fix("small-batch", "--batch-size 128", batch_size="--batch-size"),
-          fix(PRECISION, "--amp"), fix("sync-per-step", "--print-every 1000")], device="t4", side="device"),
+          fix(PRECISION, "--amp"), fix("sync-per-step", "--print-every 1000")], device="t4", side="device", status="seen"),
 ]  # fmt: skip
 
 COMPILED = [
