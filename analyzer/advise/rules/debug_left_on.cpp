@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "analyzer/advise/rule.h"
+#include "analyzer/model/sampled_share.h"
+#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 
@@ -119,6 +121,35 @@ bool is_on(const DebugSetting& it, std::string_view value) {
          });
 }
 
+// Where the script switches anomaly mode on around a part of the step, it is off again when the optimizer's
+// step is asked. But each operation's stack is then formatted, by a function that nothing else calls in each
+// step but the compiler.
+bool formats_stacks(const RuleInput& input) {
+  constexpr size_t kLeastSamples = 3;
+  constexpr double kLeastShare = 0.01;  // low end
+  std::vector<model::TimeSpan> steps;
+  for (const attribute::StepAttribution& step : input.rank.steps)
+    steps.push_back({step.step.begin, step.step.end});
+  size_t all = 0, formatting = 0;
+  for (const model::WorkerStack* sample : model::training_samples(input.process, steps)) {
+    const auto text = input.run.texts.find(sample->text);
+    if (text == input.run.texts.end()) continue;
+    ++all;
+    formatting += text->second.find("traceback.py") != std::string::npos &&
+                  text->second.find(" format_stack") != std::string::npos &&
+                  text->second.find("torch/_dynamo/") == std::string::npos;
+  }
+  return formatting >= kLeastSamples &&
+         model::sampled_share(double(formatting) / double(all), double(all)).low >= kLeastShare;
+}
+
+// "": not set, or not known.
+std::string value_of(const RuleInput& input, std::string_view setting) {
+  const auto fact = input.process.facts.find(std::string(setting));
+  if (fact != input.process.facts.end()) return fact->second;
+  return setting == "anomaly_mode" && formats_stacks(input) ? "on" : "";
+}
+
 bool applies(const RuleInput& input, Needs needs) {
   using attribute::Category;
   switch (needs) {
@@ -157,11 +188,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   std::string_view first;
   Finding finding = make_finding(kDebugLeftOn, input, 0);
   for (const DebugSetting& it : kSettings) {
-    const auto found = input.process.facts.find(it.fact);
-    if (found == input.process.facts.end() || !is_on(it, found->second) || !applies(input, it.needs))
-      continue;
+    const std::string value = value_of(input, it.fact);
+    if (value.empty() || !is_on(it, value) || !applies(input, it.needs)) continue;
     if (first.empty()) first = it.fact;
-    const std::string set = fmt::format("{}={}", it.fact, found->second);
+    const std::string set = fmt::format("{}={}", it.fact, value);
     settings += fmt::format("{}{} ({})", settings.empty() ? "" : ", ", set, it.cost);
     fixes += fmt::format("{}{}", fixes.empty() ? "" : ", ", it.fix);
     finding.evidence.push_back({set + " in", 1, "process"});
@@ -189,7 +219,9 @@ const Rule kDebugLeftOn{
     "a running profiler, deterministic algorithms, Keras's `run_eagerly=True`, "
     "`tf.config.run_functions_eagerly(True)`, `TORCH_SHOW_CPP_STACKTRACES`, "
     "`TORCH_DISTRIBUTED_DEBUG=DETAIL`, `NCCL_DEBUG=TRACE`, Python's development mode or tracemalloc.",
-    "The value of the environment variable, or what PyTorch or TensorFlow reports while it trains. A single "
+    "The value of the environment variable, or what PyTorch or TensorFlow reports while it trains; anomaly "
+    "mode "
+    "around a part of the step also by the stacks that it formats. A single "
     "recording does not show what the setting costs: findings about the time that it lengthens, such as "
     "`sync-per-step` and `host-work`, come after it. Only `CUDA_LAUNCH_BLOCKING` gets an upper bound: the "
     "time that the GPU idles.",

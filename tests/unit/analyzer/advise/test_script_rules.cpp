@@ -407,6 +407,30 @@ TEST(DebugLeftOn, KnowsTheCeilingOfLaunchesThatBlock) {
   EXPECT_NEAR(*finding->ceiling_speedup, 805.0 / 500, 0.02);
 }
 
+// `with torch.autograd.detect_anomaly():` around forward and backward: off when the optimizer's step is
+// asked.
+TEST(DebugLeftOn, SeesAnomalyModeByTheStacksThatItFormats) {
+  const auto is_found = [](const std::string& stack, size_t samples) {
+    test::Job job = test::make_device_job({{.gap_us = 20'000, .device_us = 100}}, 60);
+    job.run.texts[1] = "/code/train.py:20 step";
+    job.run.texts[2] = stack;
+    const Ns begin = job.rank().steps.front().step.begin;
+    for (size_t sample = 0; sample < 40; ++sample)
+      job.process().threads[0].worker_stacks.push_back(
+          {begin + Ns(sample) * 25 * kMs, 25 * kMs, sample < samples ? 2u : 1u, job.process().pid});
+    const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+    const Finding* found = find(diagnosis, "debug-left-on");
+    return found && setting_name(found->fix.change) == "anomaly_mode";
+  };
+  const std::string formats =
+      "/lib/python3.11/traceback.py:390 StackSummary.extract\n/lib/python3.11/traceback.py:228 "
+      "extract_stack\n"
+      "/site-packages/torch/fx/traceback.py:503 format_stack\n/code/train.py:20 step";
+  EXPECT_TRUE(is_found(formats, 6));
+  EXPECT_FALSE(is_found(formats, 1));
+  EXPECT_FALSE(is_found(formats + "\n/site-packages/torch/_dynamo/convert_frame.py:1 compile", 6));
+}
+
 TEST(StartupShare, NeedsAShareAndSeconds) {
   CpuTraining training;
   model::Process& process = training.job.process();
