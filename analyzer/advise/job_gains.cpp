@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 
+#include "analyzer/advise/ranking.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/predict/prediction.h"
 
@@ -33,6 +34,9 @@ class Job {
   }
 
   double step_ms() const { return attribute::mean_step_ms(works_[1]); }
+
+  // What follows starts from the expected work, as it does on one rank.
+  void go_on_from_expected() { works_[0] = works_[2] = works_[1]; }
 
   // The step with the change, which is predicted for some of the members and is about `explains`.
   Estimate apply(const Predictions& predicted, size_t base, CategorySet explains) {
@@ -202,11 +206,14 @@ class WholeJob {
     const Estimate step = after.apply(predictions_of(carriers, of), base, finding.explains);
     finding.prediction = from_steps(*finding.prediction, now, before, step);
     if (finding.prediction->speedup.expected < kLeastSpeedup) return false;
+    bound_what_is_open(finding);
+    if (!finding.prediction) return true;
     say_assumptions(*finding.prediction, base);
     words_ += (words_.empty() ? "" : ", ") + finding.fix.summary;
     if (applied_++ == 0) first_ms_ = now;
     now_ms_ = finding.prediction->value.expected;
     job_ = after;
+    job_.go_on_from_expected();
     if (applied_ > 1) {
       const auto scaled = [&](double ms) { return ms > 0 ? first_ms_ / ms : 1; };
       result_.together = *finding.prediction;

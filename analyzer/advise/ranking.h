@@ -16,6 +16,9 @@
 
 namespace gpuwatch::advise {
 
+// Where the range of its prediction is too wide to be one (kWidestPrediction), turns it into an upper bound.
+void bound_what_is_open(Finding& finding);
+
 // Of the step, what can be counted on: see above. 0 where a change may as well lose.
 double expected_recovery(const Finding& finding);
 
