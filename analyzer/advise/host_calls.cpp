@@ -74,8 +74,14 @@ predict::LoaderReplayInput earlier_consumer(const predict::LoaderReplayInput& re
   std::vector<double> removed = calls.ns_of_step;
   std::ranges::sort(removed, std::greater<>());
   std::ranges::sort(times, std::greater<>(), [](const double* time) { return *time; });
-  for (size_t i = 0; i < std::min(removed.size(), times.size()); ++i)
-    *times[i] = std::max(0.0, *times[i] - (1 - kept) * removed[i]);
+  double left = 0, more = 0;  // of the times; to be removed from them, of steps of several batches
+  for (size_t i = 0; i < times.size(); ++i) {
+    const double less = i < removed.size() ? (1 - kept) * removed[i] : 0;
+    more += std::max(0.0, less - *times[i]);
+    *times[i] = std::max(0.0, *times[i] - less);
+    left += *times[i];
+  }
+  for (double* time : times) *time *= left > 0 ? std::max(0.0, 1 - more / left) : 1;
   return changed;
 }
 

@@ -185,6 +185,51 @@ std::optional<LateMember> find_late(const StepGroup& group) {
   return late;
 }
 
+double computing_ms(const StepAttribution& step) {
+  double sum = 0;
+  for (size_t i = 0; i < kCategoryCount; ++i)
+    if (kCategories[i].bottleneck == Bottleneck::Compute) sum += double(step.times[i]);
+  return sum / kNsPerMs;
+}
+
+double mean(const std::vector<double>& values) {
+  return std::accumulate(values.begin(), values.end(), 0.0) / double(std::max<size_t>(1, values.size()));
+}
+
+// The largest of the ranks'.
+double compute_spread(const std::vector<Steps>& steps) {
+  double largest = 0;
+  for (const Steps& of_member : steps) {
+    std::vector<double> times;
+    for (const StepAttribution* step : of_member) times.push_back(computing_ms(*step));
+    const double usual = mean(times);
+    for (double& time : times) time = (time - usual) * (time - usual);
+    if (usual > 0) largest = std::max(largest, std::sqrt(mean(times)) / usual);
+  }
+  return largest;
+}
+
+Imbalance imbalance_of(const StepGroup& group, const std::vector<Steps>& steps) {
+  Imbalance found;
+  double longer_ms = 0, computing_longer_ms = 0;
+  for (size_t number = 0; number < group.steps; ++number) {
+    std::vector<double> own, computing;
+    for (size_t m = 0; m < steps.size(); ++m) {
+      own.push_back(group.members[m].own_ms[number]);
+      computing.push_back(computing_ms(*steps[m][number]));
+    }
+    const auto last = static_cast<size_t>(std::ranges::max_element(own) - own.begin());
+    longer_ms += own[last] - mean(own);
+    computing_longer_ms += computing[last] - mean(computing);
+    found.balanced_ms += mean(own) / double(group.steps);
+  }
+  for (const GroupMember& member : group.members)
+    found.wait_ms += member.waiting_ms / double(group.members.size());
+  if (longer_ms > 0) found.of_computing = std::clamp(computing_longer_ms / longer_ms, 0.0, 1.0);
+  found.compute_spread = compute_spread(steps);
+  return found;
+}
+
 std::optional<StepGroup> make_group(const std::vector<RankAttribution>& rows,
                                     const std::vector<size_t>& set) {
   const auto steps = common_steps(rows, set);
@@ -210,6 +255,7 @@ std::optional<StepGroup> make_group(const std::vector<RankAttribution>& rows,
   }
   if (communicating_ms < kCommunicates * group.step_ms) return std::nullopt;
   group.late = find_late(group);
+  group.imbalance = imbalance_of(group, steps);
   return group;
 }
 

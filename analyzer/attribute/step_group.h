@@ -37,11 +37,20 @@ struct LateMember {
   double others_wait_ms = 0;         // mean of the other ranks
 };
 
+// Ranks that are late by turns: one has more to do in this step, another in the next. Milliseconds a step.
+struct Imbalance {
+  double wait_ms = 0;         // mean of the ranks
+  double balanced_ms = 0;     // the step if all ranks had the same work in it
+  double of_computing = 0;    // of what the last rank of a step works longer than the mean: computing
+  double compute_spread = 0;  // of one rank's computing from step to step: standard deviation, of its mean
+};
+
 struct StepGroup {
   std::vector<GroupMember> members;  // at least two
   size_t steps = 0;                  // recorded on all of them
   double step_ms = 0;
   std::optional<LateMember> late;  // none: no one rank holds the others up
+  Imbalance imbalance;
 
   const GroupMember* late_member() const { return late ? &members[late->member] : nullptr; }
   double times_ms(const GroupMember& member, Bottleneck bottleneck) const;

@@ -5,13 +5,14 @@
 #include <map>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/communication.h"
 #include "analyzer/advise/kernel_gains.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/attribute/device_work.h"
 
 namespace gpuwatch::advise {
 
-extern const Rule kExposedCommunication;
+extern const Rule kExposedCommunication, kSyncEachMicrobatch;
 
 namespace {
 
@@ -19,7 +20,6 @@ using attribute::Category;
 using attribute::Communication;
 
 constexpr double kLeastShare = 0.05;
-constexpr double kMostShare = 0.99;
 constexpr double kShortNs = 200e3;
 constexpr double kManyCollectives = 10;
 constexpr double kFewCollectives = 2;
@@ -115,22 +115,34 @@ void name_fix(Finding& finding, const RuleInput& input, Kind kind, double collec
             "fewer bytes (lower precision, accumulation over several batches)";
 }
 
-// Neither hiding nor shortening collectives removes more than what is exposed, nor the rest of the device's
-// work.
-double ceiling(const RuleInput& input, double exposed) {
-  if (!input.assumed_streams) return 1 / (1 - std::min(exposed, kMostShare));
-  predict::StreamReplayInput changed = *input.assumed_streams;
-  const std::vector<uint16_t> classes = attribute::classes_of(input.run, *input.device);
-  for (predict::StreamOp& op : changed.ops)
-    if (op.device_op < classes.size() &&
-        classes[op.device_op] == static_cast<uint16_t>(model::KernelClass::kCommunication))
-      op.duration_ns = 0;
-  return ceiling_without(input, exposed, changed);
+// Ranks that compute on the CPU (Gloo, MPI), without what they wait for later ones, and without what
+// `sync-each-microbatch` proposes to leave out.
+std::optional<Finding> on_host(const RuleInput& input) {
+  const double waiting = waiting_for_ranks(input);
+  const auto early = kSyncEachMicrobatch.evaluate(input);
+  const double share = input.rank.share(Category::CommHost) - waiting - (early ? early->lost_share : 0);
+  if (share < kLeastShare || !trains(input.process)) return std::nullopt;
+  Finding finding = make_finding(kExposedCommunication, input, share);
+  finding.title = fmt::format(
+      "Communication: exchanging gradients between ranks keeps the training thread waiting {:.0f}% of each "
+      "step",
+      100 * share);
+  finding.evidence = {share_evidence(input, Category::CommHost),
+                      {"of it, waiting for later ranks", 100 * waiting, "% of the step"}};
+  finding.fix.summary =
+      "Exchange gradients less often: use a larger batch on each rank, or accumulate over more batches";
+  if (is_torch_job(input.process) && !early) {
+    finding.fix.change = NamedChange{"no_sync", "True"};
+    finding.fix.summary += " (all but the last of a step in model.no_sync())";
+  }
+  finding.ceiling_speedup = ceiling_without(input, share);
+  return finding;
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const auto found = attribute::communication(input.run, input.rank);
-  if (!found || input.rank.wall_ns <= 0) return std::nullopt;
+  if (input.rank.wall_ns <= 0) return std::nullopt;
+  if (!found) return input.device ? std::nullopt : on_host(input);
   const double wall = double(input.rank.wall_ns),
                steps = double(std::max<size_t>(1, input.rank.steps.size()));
   const double exposed = double(found->exposed_ns) / wall;
@@ -152,7 +164,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"collectives", collectives, "a step"},
                       {"mean collective", mean_ns / 1e6, "ms, with the time it waits for slower ranks"}};
   name_fix(finding, input, kind, collectives, mean_ns);
-  finding.ceiling_speedup = ceiling(input, exposed);
+  finding.ceiling_speedup = ceiling_without_communication(input, exposed);
   return finding;
 }
 
@@ -161,8 +173,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kExposedCommunication{
     "exposed-communication",
     "Collectives run while the GPU computes nothing: the step waits for communication between ranks.",
-    "Kernels of NCCL, RCCL or another library of collectives run and no other kernel does. Communication "
-    "behind "
+    "Kernels of NCCL, RCCL or another library of collectives run and no other kernel does. Without a GPU, "
+    "the training thread waits in Gloo or MPI, and not for a late rank. Communication behind "
     "which compute runs costs nothing and is not counted. A collective's time includes waiting for the "
     "slowest rank; "
     "one rank's trace does not tell how much of it is that.",
@@ -175,6 +187,7 @@ const Rule kExposedCommunication{
     "others, speed that one up first.",
     kThresholds,
     evaluate,
-    {attribute::Category::CommTransfer, attribute::Category::CommWaitPeer, attribute::Category::CommUnsplit}};
+    {attribute::Category::CommTransfer, attribute::Category::CommWaitPeer, attribute::Category::CommUnsplit,
+     attribute::Category::CommHost}};
 
 }  // namespace gpuwatch::advise

@@ -136,6 +136,37 @@ TEST(Ranks, ARankLateByComputingIsAComplaint) {
   }
 }
 
+// In each second step this rank waits for the other, 40% of it; in the others it works longer at `more`.
+test::Job rank_by_turns(size_t turn, Category more) {
+  test::Job job = waiting_rank(kStepMs);
+  attribute::RankAttribution& rank = job.rank();
+  rank.times.fill(0);
+  for (size_t i = 0; i < rank.steps.size(); ++i) {
+    attribute::StepAttribution& step = rank.steps[i];
+    const auto part = model::Ns(0.4 * double(step.step.end - step.step.begin));
+    step.times.fill(0);
+    step.times[size_t(Category::Compute)] = step.step.end - step.step.begin - part;
+    step.times[size_t(i % 2 == turn ? Category::CommHost : more)] += part;
+    for (size_t c = 0; c < attribute::kCategoryCount; ++c) rank.times[c] += step.times[c];
+  }
+  return job;
+}
+
+TEST(Ranks, WaitForEachOtherByTurnsWhereBatchesAreUnequal) {
+  const auto diagnose_turns = [](Category more) {
+    const test::Job job = test::join_ranks({rank_by_turns(0, more), rank_by_turns(1, more)});
+    return diagnose(job.run, job.ranks);
+  };
+  const Diagnosis diagnosis = diagnose_turns(Category::Compute);
+  EXPECT_FALSE(find(diagnosis, "straggler"));
+  const Finding* imbalance = find(diagnosis, "load-imbalance");
+  ASSERT_TRUE(imbalance);
+  EXPECT_NEAR(*imbalance->ceiling_speedup, 1 / (1 - 0.2), 0.02);
+  EXPECT_EQ(diagnosis.findings.front().id, "load-imbalance");
+  EXPECT_FALSE(find(diagnosis, "exposed-communication"));  // all of it is waiting
+  EXPECT_FALSE(find(diagnose_turns(Category::InputTransform), "load-imbalance"));
+}
+
 TEST(Ranks, LimitsNameTheirRank) {
   test::Job late = late_rank();
   test::set_shares(late, {{Category::HostCompute, 0.5}});
