@@ -17,6 +17,13 @@ double waiting_for_ranks(const RuleInput& input) {
                   input.rank.share(attribute::Bottleneck::Communication));
 }
 
+bool reduces(std::string_view kernel) {
+  for (const char* part :
+       {"AllReduce", "all_reduce", "allreduce", "Reduce_", "ReduceScatter", "reduce_scatter"})
+    if (kernel.find(part) != std::string_view::npos) return true;
+  return false;
+}
+
 double ceiling_without_communication(const RuleInput& input, double exposed) {
   if (!input.assumed_streams) return 1 / (1 - std::min(exposed, 0.99));
   predict::StreamReplayInput changed = *input.assumed_streams;

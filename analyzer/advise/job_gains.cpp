@@ -198,7 +198,9 @@ class WholeJob {
     const auto of = [](const Finding& f) -> const std::optional<Prediction>& { return f.prediction; };
     if (finding.is_conditional || finding.is_alternative) {
       finding.prediction = alone(*finding.prediction, carriers, base, finding.explains, of);
-      return finding.prediction->speedup.expected >= kLeastSpeedup;
+      const bool is_worth_it = finding.prediction->speedup.expected >= kLeastSpeedup;
+      bound_what_is_open(finding);
+      return is_worth_it;
     }
     Job after = job_;
     const double before = job_.step_ms();
@@ -207,7 +209,9 @@ class WholeJob {
     finding.prediction = from_steps(*finding.prediction, now, before, step);
     if (finding.prediction->speedup.expected < kLeastSpeedup) return false;
     bound_what_is_open(finding);
-    if (!finding.prediction) return true;
+    if (is_open_) give_as_bound(finding);
+    is_open_ |= !finding.prediction;  // what was predicted on top of it on one rank is open, too
+    if (is_open_) return true;
     say_assumptions(*finding.prediction, base);
     words_ += (words_.empty() ? "" : ", ") + finding.fix.summary;
     if (applied_++ == 0) first_ms_ = now;
@@ -237,6 +241,7 @@ class WholeJob {
   JobFindings result_;
   std::string words_;
   size_t applied_ = 0;
+  bool is_open_ = false;
   double first_ms_ = 0, now_ms_ = 0;
 };
 

@@ -206,12 +206,6 @@ std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Find
   return findings;
 }
 
-void bound(Finding& finding) {
-  if (!finding.prediction) return;
-  finding.ceiling_speedup = finding.prediction->speedup.high;
-  finding.too_wide = std::exchange(finding.prediction, std::nullopt);
-}
-
 bool changes_what_follows(const Finding& finding) {
   return finding.is_complaint() && finding.prediction && !finding.is_conditional;
 }
@@ -243,6 +237,16 @@ std::optional<predict::Prediction> all_together(const RuleInput& recorded, const
   return together;
 }
 
+// On top of a change whose gain is open: as a bound, of the recorded step where it gains there, too.
+void give_on_its_own(Finding& finding, const Finding* by_itself) {
+  give_as_bound(finding);
+  if (!by_itself) return;
+  if (by_itself->prediction)
+    finding.ceiling_speedup = by_itself->prediction->speedup.high;
+  else if (by_itself->ceiling_speedup)
+    finding.ceiling_speedup = by_itself->ceiling_speedup;
+}
+
 // `first`: the id of the finding to begin with; empty: the best.
 RankedFindings rank_from(const RuleInput& recorded, const std::vector<Finding>& alone,
                          const std::string& first) {
@@ -256,8 +260,9 @@ RankedFindings rank_from(const RuleInput& recorded, const std::vector<Finding>& 
     ranked.push_back(std::move(*best));
     open.erase(best);
     Finding& next = ranked.back();
-    if (is_open && !next.is_conditional) bound(next);
-    if (const Finding* by_itself = find(alone, next.id)) next.alone = by_itself->prediction;
+    const Finding* by_itself = find(alone, next.id);
+    if (is_open && !next.is_conditional) give_on_its_own(next, by_itself);
+    if (by_itself) next.alone = by_itself->prediction;
     if (next.prediction && applied.count() > 0 && !next.is_conditional)
       next.prediction->assumptions.emplace_back("applied after: " + applied.words());
     if (!changes_what_follows(next) && !sets_what_follows(next)) continue;
@@ -266,6 +271,7 @@ RankedFindings rank_from(const RuleInput& recorded, const std::vector<Finding>& 
     if (!is_open && applied.count() > 1) result.together = all_together(recorded, next);
     open = evaluate_all(applied.input(), ranked);
   }
+  result.end_ms = applied.input().now_ms;
   return result;
 }
 
@@ -280,21 +286,18 @@ const Finding* fastest_alone(const std::vector<Finding>& alone) {
   return fastest;
 }
 
-// The step with everything applied that is predicted.
-double end_ms(const RuleInput& recorded, const RankedFindings& ranked) {
-  if (ranked.together) return ranked.together->value.expected;
-  const auto first = std::ranges::find_if(ranked.findings, [](const Finding& finding) {
-    return changes_what_follows(finding) && finding.prediction->metric == "step_ms";
-  });
-  return first == ranked.findings.end() ? recorded.now_ms : first->prediction->value.expected;
-}
-
 }  // namespace
+
+void give_as_bound(Finding& finding) {
+  if (!finding.prediction) return;
+  finding.ceiling_speedup = finding.prediction->speedup.high;
+  finding.too_wide = std::exchange(finding.prediction, std::nullopt);
+}
 
 void bound_what_is_open(Finding& finding) {
   if (!finding.prediction) return;
   const predict::Estimate& value = finding.prediction->value;
-  if (value.high - value.low > kWidestPrediction.value * value.expected) bound(finding);
+  if (value.high - value.low > kWidestPrediction.value * value.expected) give_as_bound(finding);
 }
 
 double expected_recovery(const Finding& finding) {
@@ -348,9 +351,9 @@ RankedFindings rank_findings(const RuleInput& recorded) {
   // Low ends decide the order; where that leads to less than one change alone is expected to bring, start
   // there.
   const auto fastest = fastest_alone(alone);
-  if (fastest && end_ms(recorded, ranked) > fastest->prediction->value.expected * kLeastSpeedup) {
+  if (fastest && ranked.end_ms > fastest->prediction->value.expected * kLeastSpeedup) {
     RankedFindings other = rank_from(recorded, alone, fastest->id);
-    if (end_ms(recorded, other) < end_ms(recorded, ranked)) ranked = std::move(other);
+    if (other.end_ms < ranked.end_ms) ranked = std::move(other);
   }
   add_alternatives(ranked.findings, alone);
   if (first_complaint(ranked.findings))

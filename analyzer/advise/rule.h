@@ -132,6 +132,7 @@ inline constexpr Threshold kLeastGain{"predicted speedup", kLeastSpeedup, "times
 // What so wide a range allows at best is an upper bound.
 inline constexpr Threshold kWidestPrediction{
     "range of a prediction", 0.30, "of its value",
-    "a wider one is given as an upper bound: of programs not seen before, 3 of 7 such ranges held"};
+    "a wider one is given as an upper bound: of programs not seen before, 3 of 7 such ranges held, and 5 of "
+    "their best ends"};
 
 }  // namespace gpuwatch::advise

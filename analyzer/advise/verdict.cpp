@@ -132,7 +132,7 @@ bool is_about_the_job(const Finding& finding) {
 double hidden_input_ceiling(const std::vector<Finding>& findings) {
   double ceiling = 1;
   for (const Finding& finding : findings)
-    if (finding.is_complaint() && finding.bottleneck == Bottleneck::Input)
+    if (finding.is_complaint() && finding.bottleneck == Bottleneck::Input && !finding.too_wide)
       ceiling = std::max(ceiling, finding.ceiling_speedup.value_or(1));
   return ceiling;
 }

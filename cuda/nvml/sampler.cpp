@@ -22,7 +22,7 @@ constexpr int kMaxDevices = 16;  // a training process drives one, DataParallel 
 constexpr unsigned kMaxProcesses = 64;
 constexpr uint64_t kPeriodsOfCost = 1000;  // as the sampler itself: at most 0.1 % of the thread
 constexpr uint32_t kPeriodMs = 500;
-constexpr uint32_t kExitLimitMs = 100;  // what the job may wait for an answer when it ends
+constexpr uint32_t kExitLimitMs = 100;  // what the job may wait for a sample when it ends
 
 constexpr char kWithoutNvml[] = "no GPU clocks, power or utilization";
 
@@ -239,21 +239,29 @@ void sample_unused(int count, uint64_t now) noexcept {
   }
 }
 
+void watch_exit() noexcept;
+
 void sample() noexcept {
   const uint64_t now = base::ticks();
   if (!may_sample() || now < g_next) return;
   int count = 0;
   if (g_api.device_count(&count) != 0) return;  // the driver is not initialised yet
   if (count > kMaxDevices) count = kMaxDevices;
+  const bool is_first = !g_is_initialised;
+  uint64_t begin = now;
   bool is_any_used = false;
   for (int device = 0; device < count; ++device) {
     if (!is_in_use(device)) continue;
     if (!is_initialised()) return;
+    if (is_first && !is_any_used) {
+      begin = base::ticks();  // to initialise takes as long as many samples
+      watch_exit();
+    }
     is_any_used = true;
     put_device(device, now);
   }
   if (is_any_used) sample_unused(count, now);
-  g_next = now + kPeriodsOfCost * (base::ticks() - now);
+  g_next = now + kPeriodsOfCost * (base::ticks() - begin);
 }
 
 void end() noexcept {}
@@ -262,6 +270,11 @@ constinit record::PeriodicThread g_thread{0, kPeriodMs, sample, end};
 
 void at_exit(int, void*) noexcept {
   g_thread.finish(kExitLimitMs);
+}
+
+// Exit handlers run last in, first out: with a device in use the driver's are registered, and run after ours.
+void watch_exit() noexcept {
+  on_exit(at_exit, nullptr);
 }
 
 }  // namespace
@@ -279,10 +292,7 @@ GW_COLD void start_sampling() noexcept {
   const base::ErrnoGuard keep_errno;
   const record::Quiet quiet;
   load(&g_api);
-  if (!g_api.missing && g_thread.start()) {
-    on_exit(at_exit, nullptr);  // after the driver's own handler was registered, so before that runs
-    return;
-  }
+  if (!g_api.missing && g_thread.start()) return;
   g_is_given_up.store(true, std::memory_order_relaxed);
   base::Text<160> text;
   text.add(g_api.missing ? g_api.missing : "no thread could be started").add(": ").add(kWithoutNvml);

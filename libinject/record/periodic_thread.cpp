@@ -44,7 +44,7 @@ bool PeriodicThread::start() noexcept {
   if (!phase_.compare_exchange_strong(none, kStarting)) return true;
   const base::ErrnoGuard keep_errno;
   const Quiet quiet;
-  epoch_ = runtime::epoch();
+  epoch_.store(runtime::epoch(), std::memory_order_relaxed);
   phase_.store(kRunning, std::memory_order_release);
   if (start_own_thread(run, this)) return true;
   phase_.store(kDone, std::memory_order_release);
@@ -52,7 +52,7 @@ bool PeriodicThread::start() noexcept {
 }
 
 bool PeriodicThread::finish(uint32_t limit_ms) noexcept {
-  if (runtime::epoch() != epoch_) return true;
+  if (runtime::epoch() != epoch_.load(std::memory_order_relaxed)) return true;
   uint32_t running = kRunning;
   if (!phase_.compare_exchange_strong(running, kFinishing)) return true;
   const base::ErrnoGuard keep_errno;

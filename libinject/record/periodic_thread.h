@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // A thread of gpuwatch's own (own_thread.h) that does the same again and again until the process ends. One
 // for each thing that may take long: a driver that never answers then stops nothing else. It belongs to the
-// process that started it: a forked child has none, and neither starts nor awaits it. Thread safety: any.
-// Signal safety: finish(). Errors: false, as said there. errno is kept.
+// process that started it: a forked child does not wait for it. Thread safety: any. Signal safety: finish().
+// errno is kept.
 #pragma once
 
 #include <atomic>
@@ -35,7 +35,7 @@ class PeriodicThread {
 
   const uint32_t first_ms_, period_ms_;
   const Turn turn_, last_;
-  uint32_t epoch_ = 0;
+  std::atomic<uint32_t> epoch_{0};      // of the process that started it
   std::atomic<uint32_t> phase_{kNone};  // also a futex word
 };
 

@@ -219,17 +219,12 @@ class Zoo:
         expected, allowed = set(case.on_neighbour), set(case.on_neighbour) | set(case.may_on_neighbour) | job.excused
         assert expected <= set(job.complaints) <= allowed, f"complaints {job.complaints}, expected {expected}\n{job.say()}"
 
-    def below_ceiling(self, job, found):
-        """What a ceiling allows: no shorter step, by the job's own clock, within what two runs of one program differ by."""
-        now = job.own_step_ms
-        return {"now": now, "low": now / found["ceiling"]["speedup"] * (1 - RUN_TO_RUN), "high": now}
-
     def check_applied(self, case):
         """The promise kept: the job with the fix applied takes a step time within the predicted interval. It is given for
         the same machine load: jobs that say themselves that they waited for a CPU keep or break no promise."""
         before, after = self.run(*self.runs_of(case)[0]), self.run(*self.runs_of(case)[2])
         found = before.find(case.cause)
-        predicted = found["prediction"] or self.below_ceiling(before, found)
+        predicted = found["prediction"] or below_ceiling(before, found)
         achieved = after.report["ranks"][0]["steps"]["mean_ms"] if found["prediction"] else after.own_step_ms
         is_kept = predicted["low"] <= achieved <= predicted["high"]
         if not is_kept and (before.excused or after.excused):
@@ -238,6 +233,12 @@ class Zoo:
             f"{case.cause}: {predicted['now']:.2f} ms a step, predicted {predicted['low']:.2f} to {predicted['high']:.2f}, "
             f"achieved {achieved:.2f}\n{before.say()}\n{after.say()}"
         )
+
+
+def below_ceiling(job, found):
+    """What a ceiling allows: no shorter step, by the job's own clock, within what two runs of one program differ by."""
+    now = job.own_step_ms
+    return {"metric": "step_ms", "now": now, "low": now / found["ceiling"]["speedup"] * (1 - RUN_TO_RUN), "high": now}
 
 
 def check_healthy(job):

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/model/sampled_share.h"
 #include "analyzer/model/training_stacks.h"
@@ -43,7 +44,7 @@ const DebugSetting kSettings[] = {
      "on",
      Needs::kNothing,
      "autograd keeps a stack for each operation and looks for NaN",
-     "call torch.autograd.set_detect_anomaly(False)",
+     "remove torch.autograd.set_detect_anomaly(True) or detect_anomaly()",
      {kHost, kCompute}},  // it looks on the GPU
     {"keras_run_eagerly",
      "on",
@@ -122,11 +123,12 @@ bool is_on(const DebugSetting& it, std::string_view value) {
 }
 
 // Where the script switches anomaly mode on around a part of the step, it is off again when the optimizer's
-// step is asked. But each operation's stack is then formatted, by a function that nothing else calls in each
-// step but the compiler.
+// step is asked. But PyTorch then has the stack of each operation formatted, which else only its compiler
+// does.
 bool formats_stacks(const RuleInput& input) {
   constexpr size_t kLeastSamples = 3;
   constexpr double kLeastShare = 0.01;  // low end
+  if (!speaks_torch(input.process)) return false;
   std::vector<model::TimeSpan> steps;
   for (const attribute::StepAttribution& step : input.rank.steps)
     steps.push_back({step.step.begin, step.step.end});

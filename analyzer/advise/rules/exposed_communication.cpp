@@ -120,7 +120,10 @@ void name_fix(Finding& finding, const RuleInput& input, Kind kind, double collec
 std::optional<Finding> on_host(const RuleInput& input) {
   const double waiting = waiting_for_ranks(input);
   const auto early = kSyncEachMicrobatch.evaluate(input);
-  const double share = input.rank.share(Category::CommHost) - waiting - (early ? early->lost_share : 0);
+  const double communicating = input.rank.share(attribute::Bottleneck::Communication);
+  if (communicating <= 0) return std::nullopt;
+  const double share = (input.rank.share(Category::CommHost) - (early ? early->lost_share : 0)) *
+                       (1 - waiting / communicating);
   if (share < kLeastShare || !trains(input.process)) return std::nullopt;
   Finding finding = make_finding(kExposedCommunication, input, share);
   finding.title = fmt::format(
@@ -145,7 +148,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (!found) return input.device ? std::nullopt : on_host(input);
   const double wall = double(input.rank.wall_ns),
                steps = double(std::max<size_t>(1, input.rank.steps.size()));
-  const double exposed = double(found->exposed_ns) / wall;
+  const double exposed = double(found->exposed_ns) / wall - waiting_for_ranks(input);
   if (exposed < kLeastShare) return std::nullopt;
 
   Finding finding = make_finding(kExposedCommunication, input, exposed);
@@ -176,8 +179,7 @@ const Rule kExposedCommunication{
     "Kernels of NCCL, RCCL or another library of collectives run and no other kernel does. Without a GPU, "
     "the training thread waits in Gloo or MPI, and not for a late rank. Communication behind "
     "which compute runs costs nothing and is not counted. A collective's time includes waiting for the "
-    "slowest rank; "
-    "one rank's trace does not tell how much of it is that.",
+    "slowest rank: where the other ranks were recorded, that is left out; one rank's trace does not tell.",
     "Overlap gradients with the backward pass: smaller buckets (`bucket_cap_mb`) where one bucket holds most "
     "of them, "
     "larger ones where there are many short collectives. Send less: `bf16_compress_hook`, `no_sync()` with "

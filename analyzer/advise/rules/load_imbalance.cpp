@@ -18,9 +18,9 @@ constexpr size_t kEnoughSteps = 20;
 constexpr Threshold kThresholds[] = {
     {"waiting between the ranks, in the mean", kLeastWaiting, "of the step",
      "two ranks with equal work on one machine waited 3% to 9% for each other"},
-    {"of what the last rank of a step works longer: computing", kLeastOfComputing, "of it",
+    {"of the extra time of a step's slowest rank: computing", kLeastOfComputing, "of it",
      "else their data or their machine is uneven, not the work"},
-    {"computing of one rank from step to step: standard deviation", kLeastSpread, "of its mean",
+    {"compute time of one rank varies from step to step by", kLeastSpread, "of its mean",
      "equal batches take equal time"},
     {"steps that all ranks recorded", double(kEnoughSteps), "steps", "few may be uneven by chance"},
 };
@@ -39,8 +39,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       group.members.size(), 100 * found.wait_ms / group.step_ms);
   finding.evidence = {
       {"waiting between ranks", 100 * found.wait_ms / group.step_ms, "% of the step"},
-      {"of what the last rank works longer: computing", 100 * found.of_computing, "%"},
-      {"computing from step to step: standard deviation", 100 * found.compute_spread, "% of it"},
+      {"of the extra time of the slowest rank: computing", 100 * found.of_computing, "%"},
+      {"compute time varies from step to step by", 100 * found.compute_spread, "% of its mean"},
       {"step with equal work on all ranks", found.balanced_ms, "ms"}};
   finding.fix.summary =
       "Give all ranks batches that take equal time: sort samples by length and deal them out, or fill "
@@ -55,7 +55,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kLoadImbalance{
     "load-imbalance",
-    "Ranks have unequal work: in each step another one has the largest batch, and all others wait for it.",
+    "Ranks have unequal work: a different rank has the largest batch in each step, and all others wait for "
+    "it.",
     "No one rank is late again and again (`straggler`), but ranks wait for each other, and the one that "
     "comes "
     "last computed longer than the others, and longer than in its other steps.",

@@ -226,6 +226,25 @@ TEST(DataloaderPrefetch, IsSilentWhereBatchesAreEqual) {
   EXPECT_EQ(find(diagnose_loader(job), "dataloader-prefetch"), nullptr);
 }
 
+// All cores compute, so that what more workers gain is open: then so is what comes on top of it.
+TEST(Ranking, WhatFollowsAnOpenOptionIsABound) {
+  LoaderJob job = uneven();
+  job.workers = 1;
+  job.cpu_count = 3;
+  job.cpu_share = 1;  // no more than three workers
+  job.service_ms = [](size_t i) { return i % 12 == 0 ? 120.0 : 12.0; };
+  const Diagnosis diagnosis = diagnose_loader(job);
+  ASSERT_GE(diagnosis.findings.size(), 2u);
+  EXPECT_EQ(diagnosis.findings[0].id, "dataloader-workers");
+  for (const Finding& finding : diagnosis.findings) {
+    EXPECT_FALSE(finding.prediction) << finding.id;
+    if (finding.is_complaint()) {
+      EXPECT_TRUE(finding.ceiling_speedup) << finding.id;
+    }
+  }
+  EXPECT_FALSE(diagnosis.together);
+}
+
 TEST(OwnLoaderThreads, CountsTheThreadsWhoseWorkFitsIntoAStep) {
   // One thread makes a batch in 30 ms without ever waiting; training takes 10 ms and waits 20.
   constexpr model::Ns kMs = 1'000'000;

@@ -149,6 +149,9 @@ test::Job rank_by_turns(size_t turn, Category more) {
     step.times[size_t(i % 2 == turn ? Category::CommHost : more)] += part;
     for (size_t c = 0; c < attribute::kCategoryCount; ++c) rank.times[c] += step.times[c];
   }
+  const model::Ns end = rank.steps.back().step.end;
+  job.process().threads[job.process().training_thread].calls.push_back(
+      {end - 1, end, 0, 0, model::kNone, 0, trace::OpClass::OptimizerStep, 0});
   return job;
 }
 

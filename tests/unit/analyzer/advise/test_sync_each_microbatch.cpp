@@ -16,7 +16,7 @@ constexpr size_t kSteps = 60, kBatches = 4;
 constexpr double kComputeUs = 700, kCollectiveUs = 300;
 
 // One rank with a GPU: each batch is computed, and its gradients exchanged on the same stream.
-test::Job device_rank(bool exchanges_each) {
+test::Job device_rank(bool exchanges_each, const char* collective = "AllReduce_Sum_f32") {
   std::vector<Action> step;
   for (size_t batch = 1; batch <= kBatches; ++batch) {
     step.push_back({.op_class = OpClass::LoaderNext, .cost_us = 1});
@@ -33,8 +33,7 @@ test::Job device_rank(bool exchanges_each) {
   }
   for (model::DeviceOp& op : job.process().devices[0].operations) {
     if (op.end - op.begin > 1e3 * (kCollectiveUs + 1)) continue;
-    job.run.kernels[op.kernel].name =
-        "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)";
+    job.run.kernels[op.kernel].name = std::string("ncclDevKernel_") + collective + "_RING_LL(args)";
     job.run.kernels[op.kernel].is_communication = true;
   }
   test::set_shares(job, {{Category::CommUnsplit, exchange_us / all_us}});
@@ -54,6 +53,29 @@ TEST(SyncEachMicrobatch, PredictsOneExchangeAStep) {
   EXPECT_LE(finding->prediction->value.low, after_ms * 1.01);
   EXPECT_GE(finding->prediction->value.high, after_ms);
   EXPECT_NEAR(finding->lost_share, 3 * kCollectiveUs / 1e3 / now_ms, 0.02);
+}
+
+// Sharded parameters are gathered for each batch, with no_sync(), too.
+TEST(SyncEachMicrobatch, IsSilentAboutGatheredParameters) {
+  const test::Job job = device_rank(true, "AllGather");
+  EXPECT_FALSE(Found(job, "sync-each-microbatch"));
+}
+
+// Two networks that take a batch each: an optimizer's step follows each of them.
+TEST(SyncEachMicrobatch, IsSilentWhereEachBatchIsOptimized) {
+  test::Job job = device_rank(true);
+  std::vector<model::HostCall>& calls = job.process().threads[0].calls;
+  std::vector<model::Ns> batches;
+  for (const model::HostCall& call : calls)
+    if (call.op_class == OpClass::LoaderNext) batches.push_back(call.begin);
+  model::Thread& thread = job.process().threads.emplace_back(job.process().threads[0]);
+  job.process().training_thread = uint32_t(job.process().threads.size() - 1);
+  thread.calls.clear();
+  for (const model::Ns begin : batches) {
+    thread.calls.push_back({begin - 2, begin - 1, 0, 0, model::kNone, 0, OpClass::OptimizerStep, 0});
+    thread.calls.push_back({begin, begin + 1, 0, 0, model::kNone, 0, OpClass::LoaderNext, 0});
+  }
+  EXPECT_FALSE(Found(job, "sync-each-microbatch"));
 }
 
 TEST(SyncEachMicrobatch, IsSilentWhereGradientsAreExchangedOnceAStep) {
