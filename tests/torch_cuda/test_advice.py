@@ -59,7 +59,7 @@ def test_augmentation_on_the_device_then_batch_and_precision(zoo):
     assert_kept(batch, on_device, larger)
 
     precision = proposed(larger, "mixed-precision")
-    assert larger.findings[0] is precision  # how far memory limits matmuls leaves a range too wide for a prediction
+    assert larger.findings[0] is precision and precision["ceiling"]  # how far memory limits matmuls is open: no prediction
     fastest = run(zoo, "--batch", 128, *ON_DEVICE, "--precision", precision["fix"]["value"], prefix=TWO_CPUS)
     assert_kept(precision, larger, fastest)
     assert samples_per_s(fastest) > 2 * samples_per_s(slow)

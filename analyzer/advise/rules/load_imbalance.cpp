@@ -44,8 +44,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       {"step with equal work on all ranks", found.balanced_ms, "ms"}};
   finding.fix.summary =
       "Give all ranks batches that take equal time: sort samples by length and deal them out, or fill "
-      "batches "
-      "up to a number of tokens or pixels instead of samples";
+      "batches up to a number of tokens or pixels instead of samples";
   finding.ceiling_speedup = found.balanced_ms > 0 ? group.step_ms / found.balanced_ms : 1;
   finding.bottleneck = attribute::Bottleneck::Communication;
   return finding;
@@ -55,11 +54,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kLoadImbalance{
     "load-imbalance",
-    "Ranks have unequal work: a different rank has the largest batch in each step, and all others wait for "
-    "it.",
-    "No one rank is late again and again (`straggler`), but ranks wait for each other, and the one that "
-    "comes "
-    "last computed longer than the others, and longer than in its other steps.",
+    "Ranks have unequal work: a different rank has the largest batch in each step, and all others wait.",
+    "No one rank is late again and again (`straggler`), but ranks wait for each other. The one that comes "
+    "last "
+    "in a step computed longer than the others, and how long a rank computes varies from step to step.",
     "Balance batches over ranks: bucket by length and deal out, batches by tokens, pack sequences. An upper "
     "bound: equal work in each step.",
     kThresholds,

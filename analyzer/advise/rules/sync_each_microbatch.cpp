@@ -218,8 +218,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   Finding finding = make_finding(kSyncEachMicrobatch, input, share);
   finding.title = fmt::format(
       "Gradient accumulation: ranks exchange gradients after each of the {:.0f} batches of a step; all but "
-      "the "
-      "last exchange take {:.0f}% of it",
+      "the last exchange take {:.0f}% of it",
       batches.a_step(), 100 * share);
   finding.evidence = {{"communication before the step's last batch", 100 * share, "% of the step"},
                       {"earlier batches with communication",
@@ -234,14 +233,13 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 
 const Rule kSyncEachMicrobatch{
     "sync-each-microbatch",
-    "Gradients are accumulated over several batches, and ranks exchange them after each batch instead of "
-    "once "
-    "a step.",
-    "A step takes several batches from its loader, and ranks communicate after those too that no optimizer "
-    "step follows: collectives on the GPU, or the host waiting for other ranks (Gloo, MPI). What it waits "
-    "for "
-    "a late rank stays. Sharded models (FSDP) communicate in each batch for their parameters, too: for them "
-    "the gain is less.",
+    "Gradients are accumulated over several batches, and ranks exchange them after each of these, not once a "
+    "step.",
+    "A step takes several batches from its loader, and ranks communicate as much after those that no "
+    "optimizer step follows as after the last: they reduce gradients on the GPU, or the host waits for other "
+    "ranks (Gloo, MPI). Time spent waiting for a late rank remains. What sharded models (FSDP) gather in "
+    "each "
+    "batch are parameters, and not counted.",
     "Compute all but the last batch of a step in `model.no_sync()` (DistributedDataParallel, FSDP), which "
     "Accelerate's `accumulate()` and Lightning's `accumulate_grad_batches` do. With FSDP, `no_sync()` keeps "
     "gradients of the whole model in memory.",

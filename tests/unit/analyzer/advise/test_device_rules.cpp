@@ -292,11 +292,14 @@ TEST(LaunchBound, IsBoundByWhatTheCompilerKeepsAtBest) {
   EXPECT_NE(finding->fix.summary.find("capture the whole step in a CUDA graph for up to "),
             std::string::npos);
   EXPECT_FALSE(finding->prediction);
-  ASSERT_TRUE(finding->ceiling_speedup);
+  ASSERT_TRUE(finding->ceiling_speedup && finding->too_wide);
   // Recording takes 1.3 us of each launch, which the job without gpuwatch does not pay.
   const double recorded = 1.3 / 12.05, kept_ms = 0.012 * (30 + 0.15 * 199), first_ms = 0.012,
                now_ms = 200 * 0.012, least_ms = first_ms + 0.5 * kept_ms, device_ms = 0.3;
   EXPECT_NEAR(*finding->ceiling_speedup, now_ms / (least_ms * (1 - recorded) * 0.97), 0.1);
+  EXPECT_NEAR(finding->too_wide->value.expected, first_ms + kept_ms, 0.02);
+  EXPECT_LE(finding->too_wide->value.low, least_ms);
+  EXPECT_GE(finding->too_wide->value.high, first_ms + 1.5 * kept_ms);
   EXPECT_LT(device_ms, least_ms);  // else the device would set the pace
 }
 

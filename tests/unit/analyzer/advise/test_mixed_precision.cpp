@@ -111,9 +111,13 @@ TEST(MixedPrecision, IsBoundByThePublishedRateWhereMemoryLeavesMuchOpen) {
   // 200 us stay; matmuls of 800 us get 8x faster or, in eight waves of blocks, take 490 us:
   // 2 * 12.6 * (1 / 128 + 1 / 64 + 1 / 1123) of it.
   EXPECT_FALSE(finding->prediction);
-  ASSERT_TRUE(finding->ceiling_speedup);
+  ASSERT_TRUE(finding->ceiling_speedup && finding->too_wide);
+  const predict::Estimate& speedup = finding->too_wide->speedup;
   constexpr double kRunToRun = 0.03;
-  EXPECT_NEAR(*finding->ceiling_speedup, 1000 / 300.0 / (1 - kRunToRun), 0.05);
+  EXPECT_NEAR(speedup.high, 1000 / 300.0 / (1 - kRunToRun), 0.05);
+  EXPECT_NEAR(speedup.low, 1000 / 690.0 / (1 + kRunToRun), 0.02);
+  EXPECT_NEAR(speedup.expected, std::sqrt(1000 / 300.0 * 1000 / 690.0), 0.05);
+  EXPECT_DOUBLE_EQ(*finding->ceiling_speedup, speedup.high);
 }
 
 // Tiles so large that memory is no limit: only the published rate is left.
