@@ -2,6 +2,7 @@
 #include "analyzer/advise/ceiling.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "analyzer/advise/quick_steps.h"
 
@@ -51,6 +52,18 @@ double loader_ceiling(const RuleInput& input, const predict::LoaderReplayInput& 
   const double floor_ms = loader_floor_ms(input, loader, most_workers);
   const double ceiling = ceiling_without_input(input, share);
   return std::max(1.0, floor_ms > 0 ? std::min(ceiling, input.now_ms / floor_ms) : ceiling);
+}
+
+void give_as_bound(Finding& finding) {
+  if (!finding.prediction) return;
+  finding.ceiling_speedup = finding.prediction->speedup.high;
+  finding.too_wide = std::exchange(finding.prediction, std::nullopt);
+}
+
+void bound_what_is_open(Finding& finding) {
+  if (!finding.prediction) return;
+  const predict::Estimate& value = finding.prediction->value;
+  if (value.high - value.low > kWidestPrediction.value * value.expected) give_as_bound(finding);
 }
 
 }  // namespace gpuwatch::advise

@@ -23,4 +23,9 @@ double loader_floor_ms(const RuleInput& input, const predict::LoaderReplayInput&
 double loader_ceiling(const RuleInput& input, const predict::LoaderReplayInput& loader, double share,
                       int most_workers);
 
+// Turns the finding's prediction into an upper bound; the order of findings still knows it.
+void give_as_bound(Finding& finding);
+// Where its range is too wide to be given (kWidestPrediction).
+void bound_what_is_open(Finding& finding);
+
 }  // namespace gpuwatch::advise

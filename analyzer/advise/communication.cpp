@@ -4,9 +4,13 @@
 #include <algorithm>
 
 #include "analyzer/advise/ceiling.h"
-#include "analyzer/attribute/device_work.h"
 
 namespace gpuwatch::advise {
+namespace {
+
+constexpr double kMostShare = 0.99;  // a bound without a timeline
+
+}  // namespace
 
 double waiting_for_ranks(const RuleInput& input) {
   if (!input.group || input.rank.mean_step_ms() <= 0) return 0;
@@ -17,15 +21,23 @@ double waiting_for_ranks(const RuleInput& input) {
                   input.rank.share(attribute::Bottleneck::Communication));
 }
 
-bool reduces(std::string_view kernel) {
-  for (const char* part :
-       {"AllReduce", "all_reduce", "allreduce", "Reduce_", "ReduceScatter", "reduce_scatter"})
-    if (kernel.find(part) != std::string_view::npos) return true;
-  return false;
+CollectiveKind collective_kind(std::string_view name) {
+  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
+  if (has("AllReduce") || has("all_reduce") || has("allreduce") || has("Reduce_"))
+    return CollectiveKind::kAllReduce;
+  if (has("ReduceScatter") || has("reduce_scatter")) return CollectiveKind::kReduceScatter;
+  if (has("AllGather") || has("all_gather") || has("allgather")) return CollectiveKind::kAllGather;
+  if (has("SendRecv") || has("all_to_all") || has("alltoall") || has("AllToAll"))
+    return CollectiveKind::kExchange;
+  return CollectiveKind::kUnknown;
+}
+
+double exposed_share(const RuleInput& input, const attribute::Communication& communication) {
+  return double(communication.exposed_ns) / double(input.rank.wall_ns) - waiting_for_ranks(input);
 }
 
 double ceiling_without_communication(const RuleInput& input, double exposed) {
-  if (!input.assumed_streams) return 1 / (1 - std::min(exposed, 0.99));
+  if (!input.assumed_streams) return 1 / (1 - std::min(exposed, kMostShare));
   predict::StreamReplayInput changed = *input.assumed_streams;
   const std::vector<uint16_t> classes = attribute::classes_of(input.run, *input.device);
   for (predict::StreamOp& op : changed.ops)

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "analyzer/advise/rule.h"
+#include "analyzer/attribute/device_work.h"
 
 namespace gpuwatch::advise {
 
@@ -12,8 +13,16 @@ namespace gpuwatch::advise {
 // shortens it. 0 where the other ranks' steps are not known.
 double waiting_for_ranks(const RuleInput& input);
 
-// A collective that adds up what ranks have, as of gradients, by the name of its kernel.
-bool reduces(std::string_view kernel);
+// What a collective does, by the name that NCCL gives its kernel or, RCCL having one name for all, by its
+// call.
+enum class CollectiveKind { kAllReduce, kReduceScatter, kAllGather, kExchange, kUnknown };
+CollectiveKind collective_kind(std::string_view name);
+constexpr bool reduces_gradients(CollectiveKind kind) {
+  return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter;
+}
+
+// Of the step, collectives that no compute hides, without waiting for ranks that come later.
+double exposed_share(const RuleInput& input, const attribute::Communication& communication);
 
 // Neither hiding nor shortening collectives removes more of the step than what is exposed, nor the rest of
 // the device's work.

@@ -217,7 +217,7 @@ RankDiagnosis diagnose_rank(const model::Run& run, const std::vector<attribute::
   input.group = attribute::group_of(diagnosis.groups, row);
   const std::optional<OwnData> own = own_data(input);
   input.own_data = own ? &*own : nullptr;
-  auto [findings, together, end_ms] = rank_findings(input);
+  auto [findings, together] = rank_findings(input);
   const std::string prefix = rank_prefix(run, ranks, rank);
   RankDiagnosis result{row, {}, together, without_gain(input, findings), prefix.substr(0, prefix.find(':'))};
   const size_t before = diagnosis.limits.size();

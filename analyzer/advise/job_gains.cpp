@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <set>
 
-#include "analyzer/advise/ranking.h"
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/predict/prediction.h"
 

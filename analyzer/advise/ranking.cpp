@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <tuple>
-#include <utility>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/idle_gaps.h"
 
@@ -247,9 +247,13 @@ void give_on_its_own(Finding& finding, const Finding* by_itself) {
     finding.ceiling_speedup = by_itself->ceiling_speedup;
 }
 
+struct Chain {
+  RankedFindings ranked;
+  double end_ms = 0;  // the step with everything applied, also that whose gain is open
+};
+
 // `first`: the id of the finding to begin with; empty: the best.
-RankedFindings rank_from(const RuleInput& recorded, const std::vector<Finding>& alone,
-                         const std::string& first) {
+Chain chain_from(const RuleInput& recorded, const std::vector<Finding>& alone, const std::string& first) {
   RankedFindings result;
   std::vector<Finding>& ranked = result.findings;
   Applied applied(recorded);
@@ -271,8 +275,7 @@ RankedFindings rank_from(const RuleInput& recorded, const std::vector<Finding>& 
     if (!is_open && applied.count() > 1) result.together = all_together(recorded, next);
     open = evaluate_all(applied.input(), ranked);
   }
-  result.end_ms = applied.input().now_ms;
-  return result;
+  return {std::move(result), applied.input().now_ms};
 }
 
 const Finding* fastest_alone(const std::vector<Finding>& alone) {
@@ -287,18 +290,6 @@ const Finding* fastest_alone(const std::vector<Finding>& alone) {
 }
 
 }  // namespace
-
-void give_as_bound(Finding& finding) {
-  if (!finding.prediction) return;
-  finding.ceiling_speedup = finding.prediction->speedup.high;
-  finding.too_wide = std::exchange(finding.prediction, std::nullopt);
-}
-
-void bound_what_is_open(Finding& finding) {
-  if (!finding.prediction) return;
-  const predict::Estimate& value = finding.prediction->value;
-  if (value.high - value.low > kWidestPrediction.value * value.expected) give_as_bound(finding);
-}
 
 double expected_recovery(const Finding& finding) {
   if (!finding.is_complaint()) return 0;
@@ -347,18 +338,19 @@ void sort_by_recovery(std::vector<Finding>& findings) {
 
 RankedFindings rank_findings(const RuleInput& recorded) {
   const std::vector<Finding> alone = evaluate_all(recorded, {});
-  RankedFindings ranked = rank_from(recorded, alone, "");
+  Chain chain = chain_from(recorded, alone, "");
   // Low ends decide the order; where that leads to less than one change alone is expected to bring, start
   // there.
   const auto fastest = fastest_alone(alone);
-  if (fastest && ranked.end_ms > fastest->prediction->value.expected * kLeastSpeedup) {
-    RankedFindings other = rank_from(recorded, alone, fastest->id);
-    if (other.end_ms < ranked.end_ms) ranked = std::move(other);
+  if (fastest && chain.end_ms > fastest->prediction->value.expected * kLeastSpeedup) {
+    Chain other = chain_from(recorded, alone, fastest->id);
+    if (other.end_ms < chain.end_ms) chain = std::move(other);
   }
+  RankedFindings& ranked = chain.ranked;
   add_alternatives(ranked.findings, alone);
   if (first_complaint(ranked.findings))
     std::erase_if(ranked.findings, [](const Finding& f) { return f.id == "healthy"; });
-  return ranked;
+  return std::move(ranked);
 }
 
 }  // namespace gpuwatch::advise

@@ -16,11 +16,6 @@
 
 namespace gpuwatch::advise {
 
-// Turns its prediction into an upper bound; the order of findings still knows it.
-void give_as_bound(Finding& finding);
-// Where its range is too wide to be given (kWidestPrediction).
-void bound_what_is_open(Finding& finding);
-
 // Of the step, what can be counted on: see above. 0 where a change may as well lose.
 double expected_recovery(const Finding& finding);
 
@@ -32,8 +27,6 @@ void sort_by_recovery(std::vector<Finding>& findings);
 struct RankedFindings {
   std::vector<Finding> findings;  // best first, alternatives last
   std::optional<predict::Prediction> together;
-  double end_ms =
-      0;  // the step with everything applied that is predicted, also where that is given as a bound
 };
 
 // Evaluates all rules on one rank, each finding predicted on top of those before it: one that gains nothing

@@ -62,11 +62,11 @@ std::vector<std::vector<size_t>> rows_at_one_time(const model::Run& run,
   return sets;
 }
 
-Ns communicating(const StepAttribution& step) {
+double ms_in(const CategoryTimes& times, Bottleneck bottleneck) {
   Ns sum = 0;
   for (size_t i = 0; i < kCategoryCount; ++i)
-    if (kCategories[i].bottleneck == Bottleneck::Communication) sum += step.times[i];
-  return sum;
+    if (kCategories[i].bottleneck == bottleneck) sum += times[i];
+  return double(sum) / kNsPerMs;
 }
 
 using Steps = std::vector<const StepAttribution*>;
@@ -120,7 +120,7 @@ void add_step(StepGroup& group, const std::vector<Steps>& steps, size_t number,
               std::vector<double>& caused_ms) {
   std::vector<double> communicating_ms;
   for (const auto& of_member : steps)
-    communicating_ms.push_back(double(communicating(*of_member[number])) / kNsPerMs);
+    communicating_ms.push_back(ms_in(of_member[number]->times, Bottleneck::Communication));
   const auto last = std::ranges::min_element(communicating_ms);
   double waiting_ms = 0, least_waiting_ms = std::numeric_limits<double>::max();
   double step_ms = 0;
@@ -185,13 +185,6 @@ std::optional<LateMember> find_late(const StepGroup& group) {
   return late;
 }
 
-double computing_ms(const StepAttribution& step) {
-  double sum = 0;
-  for (size_t i = 0; i < kCategoryCount; ++i)
-    if (kCategories[i].bottleneck == Bottleneck::Compute) sum += double(step.times[i]);
-  return sum / kNsPerMs;
-}
-
 double mean(const std::vector<double>& values) {
   return std::accumulate(values.begin(), values.end(), 0.0) / double(std::max<size_t>(1, values.size()));
 }
@@ -201,7 +194,7 @@ double compute_spread(const std::vector<Steps>& steps) {
   double largest = 0;
   for (const Steps& of_member : steps) {
     std::vector<double> times;
-    for (const StepAttribution* step : of_member) times.push_back(computing_ms(*step));
+    for (const StepAttribution* step : of_member) times.push_back(ms_in(step->times, Bottleneck::Compute));
     const double usual = mean(times);
     for (double& time : times) time = (time - usual) * (time - usual);
     if (usual > 0) largest = std::max(largest, std::sqrt(mean(times)) / usual);
@@ -216,7 +209,7 @@ Imbalance imbalance_of(const StepGroup& group, const std::vector<Steps>& steps) 
     std::vector<double> own, computing;
     for (size_t m = 0; m < steps.size(); ++m) {
       own.push_back(group.members[m].own_ms[number]);
-      computing.push_back(computing_ms(*steps[m][number]));
+      computing.push_back(ms_in(steps[m][number]->times, Bottleneck::Compute));
     }
     const auto last = static_cast<size_t>(std::ranges::max_element(own) - own.begin());
     longer_ms += own[last] - mean(own);
@@ -280,10 +273,7 @@ double StepGroup::step_without_ms(size_t member) const {
 }
 
 double StepGroup::times_ms(const GroupMember& member, Bottleneck bottleneck) const {
-  Ns sum = 0;
-  for (size_t i = 0; i < kCategoryCount; ++i)
-    if (kCategories[i].bottleneck == bottleneck) sum += member.times[i];
-  return steps > 0 ? double(sum) / double(steps) / kNsPerMs : 0;
+  return steps > 0 ? ms_in(member.times, bottleneck) / double(steps) : 0;
 }
 
 std::vector<StepGroup> step_groups(const model::Run& run, const std::vector<RankAttribution>& rows) {

@@ -239,7 +239,7 @@ void sample_unused(int count, uint64_t now) noexcept {
   }
 }
 
-void watch_exit() noexcept;
+void at_exit(int, void*) noexcept;
 
 void sample() noexcept {
   const uint64_t now = base::ticks();
@@ -255,7 +255,8 @@ void sample() noexcept {
     if (!is_initialised()) return;
     if (is_first && !is_any_used) {
       begin = base::ticks();  // to initialise takes as long as many samples
-      watch_exit();
+      // Exit handlers run last in, first out: the driver's, by now registered, run after ours.
+      on_exit(at_exit, nullptr);
     }
     is_any_used = true;
     put_device(device, now);
@@ -264,17 +265,10 @@ void sample() noexcept {
   g_next = now + kPeriodsOfCost * (base::ticks() - begin);
 }
 
-void end() noexcept {}
-
-constinit record::PeriodicThread g_thread{0, kPeriodMs, sample, end};
+constinit record::PeriodicThread g_thread{0, kPeriodMs, sample};
 
 void at_exit(int, void*) noexcept {
   g_thread.finish(kExitLimitMs);
-}
-
-// Exit handlers run last in, first out: with a device in use the driver's are registered, and run after ours.
-void watch_exit() noexcept {
-  on_exit(at_exit, nullptr);
 }
 
 }  // namespace

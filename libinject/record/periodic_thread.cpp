@@ -34,7 +34,7 @@ void* PeriodicThread::run(void* thread) noexcept {
     if (!is_recording()) break;
     self.turn_();
   }
-  self.last_();
+  if (self.last_) self.last_();
   self.set_phase(kDone);
   return nullptr;
 }

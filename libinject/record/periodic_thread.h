@@ -14,9 +14,9 @@ class PeriodicThread {
  public:
   using Turn = void (*)() noexcept;
 
-  // `turn` after `first_ms`, then after each period, while the process records; `last` once, before the
-  // thread ends. In both the hooks are quiet.
-  constexpr PeriodicThread(uint32_t first_ms, uint32_t period_ms, Turn turn, Turn last) noexcept
+  // `turn` after `first_ms`, then after each period, while the process records; `last` (if any) once, before
+  // the thread ends. In both the hooks are quiet.
+  constexpr PeriodicThread(uint32_t first_ms, uint32_t period_ms, Turn turn, Turn last = nullptr) noexcept
       : first_ms_(first_ms), period_ms_(period_ms), turn_(turn), last_(last) {}
 
   // The first call starts it. False: no thread can be had.

@@ -125,10 +125,11 @@ bool is_on(const DebugSetting& it, std::string_view value) {
 // Where the script switches anomaly mode on around a part of the step, it is off again when the optimizer's
 // step is asked. But PyTorch then has the stack of each operation formatted, which else only its compiler
 // does.
-bool formats_stacks(const RuleInput& input) {
+// Of the stack samples; 0: too few to tell.
+double formatting_share(const RuleInput& input) {
   constexpr size_t kLeastSamples = 3;
   constexpr double kLeastShare = 0.01;  // low end
-  if (!speaks_torch(input.process)) return false;
+  if (!speaks_torch(input.process)) return 0;
   std::vector<model::TimeSpan> steps;
   for (const attribute::StepAttribution& step : input.rank.steps)
     steps.push_back({step.step.begin, step.step.end});
@@ -141,15 +142,24 @@ bool formats_stacks(const RuleInput& input) {
                   text->second.find(" format_stack") != std::string::npos &&
                   text->second.find("torch/_dynamo/") == std::string::npos;
   }
-  return formatting >= kLeastSamples &&
-         model::sampled_share(double(formatting) / double(all), double(all)).low >= kLeastShare;
+  if (formatting < kLeastSamples) return 0;
+  const model::SampledShare share = model::sampled_share(double(formatting) / double(all), double(all));
+  return share.low >= kLeastShare ? share.share : 0;
 }
 
-// "": not set, or not known.
-std::string value_of(const RuleInput& input, std::string_view setting) {
-  const auto fact = input.process.facts.find(std::string(setting));
-  if (fact != input.process.facts.end()) return fact->second;
-  return setting == "anomaly_mode" && formats_stacks(input) ? "on" : "";
+struct Seen {
+  std::string value;  // "": not set, or not known
+  Evidence evidence;
+};
+
+Seen seen(const RuleInput& input, const std::string& setting) {
+  const auto fact = input.process.facts.find(setting);
+  if (fact != input.process.facts.end())
+    return {fact->second, {fmt::format("{}={} in", setting, fact->second), 1, "process"}};
+  const double share = setting == "anomaly_mode" ? formatting_share(input) : 0;
+  if (share <= 0) return {};
+  return {"on",
+          {"operations' stacks are formatted, as anomaly mode does", 100 * share, "% of the stack samples"}};
 }
 
 bool applies(const RuleInput& input, Needs needs) {
@@ -190,13 +200,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   std::string_view first;
   Finding finding = make_finding(kDebugLeftOn, input, 0);
   for (const DebugSetting& it : kSettings) {
-    const std::string value = value_of(input, it.fact);
-    if (value.empty() || !is_on(it, value) || !applies(input, it.needs)) continue;
+    Seen found = seen(input, it.fact);
+    if (found.value.empty() || !is_on(it, found.value) || !applies(input, it.needs)) continue;
     if (first.empty()) first = it.fact;
-    const std::string set = fmt::format("{}={}", it.fact, value);
-    settings += fmt::format("{}{} ({})", settings.empty() ? "" : ", ", set, it.cost);
+    settings += fmt::format("{}{}={} ({})", settings.empty() ? "" : ", ", it.fact, found.value, it.cost);
     fixes += fmt::format("{}{}", fixes.empty() ? "" : ", ", it.fix);
-    finding.evidence.push_back({set + " in", 1, "process"});
+    finding.evidence.push_back(std::move(found.evidence));
     finding.distorts.insert(finding.distorts.end(), it.distorts.begin(), it.distorts.end());
   }
   if (first.empty()) return std::nullopt;

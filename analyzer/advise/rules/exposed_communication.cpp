@@ -18,6 +18,7 @@ namespace {
 
 using attribute::Category;
 using attribute::Communication;
+using Kind = CollectiveKind;
 
 constexpr double kLeastShare = 0.05;
 constexpr double kShortNs = 200e3;
@@ -35,20 +36,6 @@ constexpr Threshold kThresholds[] = {
     kLeastGain,
 };
 
-// What moves the data, by the names that NCCL gives its kernels, or, RCCL having one name for all, by the
-// calls.
-enum class Kind { kAllReduce, kSharded, kExchange, kUnknown };
-
-Kind kind_of(std::string_view name) {
-  const auto has = [&](std::string_view part) { return name.find(part) != std::string_view::npos; };
-  if (has("AllReduce") || has("all_reduce") || has("allreduce") || has("Reduce_")) return Kind::kAllReduce;
-  if (has("AllGather") || has("all_gather") || has("allgather") || has("ReduceScatter") ||
-      has("reduce_scatter"))
-    return Kind::kSharded;
-  if (has("SendRecv") || has("all_to_all") || has("alltoall") || has("AllToAll")) return Kind::kExchange;
-  return Kind::kUnknown;
-}
-
 std::string_view largest_collective(const attribute::DeviceWork& work) {
   for (const attribute::KernelTime& kernel : work.kernels)
     if (kernel.kernel_class == model::KernelClass::kCommunication) return kernel.name;
@@ -60,7 +47,7 @@ Kind kind_by_calls(const RuleInput& input) {
   for (const model::Thread& thread : input.process.threads)
     for (const model::HostCall& call : thread.calls)
       if (call.op_class == trace::OpClass::Collective)
-        time[kind_of(input.run.operations[call.operation].name)] += call.end - call.begin;
+        time[collective_kind(input.run.operations[call.operation].name)] += call.end - call.begin;
   const auto most = std::ranges::max_element(time, {}, [](const auto& entry) { return entry.second; });
   return most == time.end() ? Kind::kUnknown : most->first;
 }
@@ -99,7 +86,7 @@ void name_buckets(Finding& finding, double collectives, double mean_ns) {
 void name_fix(Finding& finding, const RuleInput& input, Kind kind, double collectives, double mean_ns) {
   const bool is_torch = is_torch_job(input.process) && trains(input.process);
   if (is_torch && kind == Kind::kAllReduce) return name_buckets(finding, collectives, mean_ns);
-  if (is_torch && kind == Kind::kSharded) {
+  if (is_torch && (kind == Kind::kAllGather || kind == Kind::kReduceScatter)) {
     finding.fix.change = NamedChange{"forward_prefetch", "True"};
     finding.fix.summary =
         "Gather the next layer's parameters earlier (FSDP: forward_prefetch=True, "
@@ -146,9 +133,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const auto found = attribute::communication(input.run, input.rank);
   if (input.rank.wall_ns <= 0) return std::nullopt;
   if (!found) return input.device ? std::nullopt : on_host(input);
-  const double wall = double(input.rank.wall_ns),
-               steps = double(std::max<size_t>(1, input.rank.steps.size()));
-  const double exposed = double(found->exposed_ns) / wall - waiting_for_ranks(input);
+  const double steps = double(std::max<size_t>(1, input.rank.steps.size()));
+  const double exposed = exposed_share(input, *found);
   if (exposed < kLeastShare) return std::nullopt;
 
   Finding finding = make_finding(kExposedCommunication, input, exposed);
@@ -158,7 +144,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       100 * exposed, 100 * found->hidden_share());
   const attribute::DeviceWork work = attribute::device_work(input.run, input.rank);
   const std::string_view largest = largest_collective(work);
-  Kind kind = kind_of(largest);
+  Kind kind = collective_kind(largest);
   if (kind == Kind::kUnknown) kind = kind_by_calls(input);
   const double collectives = double(found->count) / steps;
   const double mean_ns = double(found->ns) / double(std::max<size_t>(1, found->count));

@@ -63,8 +63,7 @@ const Setting* slow_setting(const RuleInput& input) {
 std::optional<Finding> evaluate(const RuleInput& input) {
   const auto communication = attribute::communication(input.run, input.rank);
   if (!communication || input.rank.wall_ns <= 0) return std::nullopt;
-  const double exposed =
-      double(communication->exposed_ns) / double(input.rank.wall_ns) - waiting_for_ranks(input);
+  const double exposed = exposed_share(input, *communication);
   const Setting* setting = exposed < kLeastShare ? nullptr : slow_setting(input);
   if (!setting) return std::nullopt;
   Finding finding = make_finding(kNcclTransport, input, exposed);

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/matrix_kernels.h"
-#include "analyzer/advise/ranking.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {

@@ -133,7 +133,7 @@ void add_collectives(const RuleInput& input, const Batches& batches, Exchanges& 
   for (const model::DeviceOp& op : input.device->operations) {
     if (op.kind != trace::RecordKind::Kernel || op.launch_call == model::kNone) continue;
     const model::Kernel& kernel = input.run.kernels[op.kernel];
-    if (!kernel.is_communication || !reduces(kernel.name)) continue;
+    if (!kernel.is_communication || !reduces_gradients(collective_kind(kernel.name))) continue;
     const Batches::Batch* batch =
         batches.at(input.process.threads[op.launch_thread].calls[op.launch_call].begin);
     if (!batch) continue;
