@@ -34,6 +34,13 @@ test::Job waiting_rank(double own_ms, double step_ms = kStepMs, size_t batches =
   return job;
 }
 
+// Without an optimizer's step nothing is said of gradients.
+void optimize(test::Job& job) {
+  const model::Ns end = job.rank().steps.back().step.end;
+  job.process().threads[job.process().training_thread].calls.push_back(
+      {end - 1, end, 0, 0, model::kNone, 0, trace::OpClass::OptimizerStep, 0});
+}
+
 bool is_said(const Diagnosis& diagnosis, const std::string& words) {
   return std::ranges::any_of(
       diagnosis.limits, [&](const Limit& limit) { return limit.sentence.find(words) != std::string::npos; });
@@ -119,6 +126,7 @@ TEST(Ranks, ARankLateByComputingIsAComplaint) {
     if (has_device) late.process().devices[0].ordinal = 1;
     test::set_shares(other, {{waiting, 0.5}});
     test::set_shares(late, {});
+    optimize(other);
     const test::Job job = test::join_ranks({other, late});
     const Diagnosis diagnosis = diagnose(job.run, job.ranks);
     const Finding* straggler = find(diagnosis, "straggler");
@@ -149,9 +157,7 @@ test::Job rank_by_turns(size_t turn, Category more) {
     step.times[size_t(i % 2 == turn ? Category::CommHost : more)] += part;
     for (size_t c = 0; c < attribute::kCategoryCount; ++c) rank.times[c] += step.times[c];
   }
-  const model::Ns end = rank.steps.back().step.end;
-  job.process().threads[job.process().training_thread].calls.push_back(
-      {end - 1, end, 0, 0, model::kNone, 0, trace::OpClass::OptimizerStep, 0});
+  optimize(job);
   return job;
 }
 
