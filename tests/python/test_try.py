@@ -105,6 +105,9 @@ def test_the_first_setting_is_applied_and_comes_true(try_job, job, tmp_path):
     assert trace[places[-1] + 1].strip() == "optimizer.step()" and trace[-1] == "KeyboardInterrupt"
     assert contents(job) == before
     assert processes_of(job) == []
+    if second["change"]["prediction"] is None:  # the range was too wide to be one, as beside a busy program
+        assert not (tmp_path / "data/gpuwatch/predictions.jsonl").exists()
+        return
     kept = (tmp_path / "data/gpuwatch/predictions.jsonl").read_text()
     assert str(job) not in kept and "trying" not in kept
     assert json.loads(kept.splitlines()[0])["setting"] == "num_workers"
