@@ -68,6 +68,23 @@ TEST(HostGaps, OnePlaceThatTakesLongerIsTheScripts) {
   EXPECT_FALSE(find(job_of(step, {{Category::LaunchDispatch, 0.3}}, true), "host-work"));
 }
 
+// An optimizer in host memory: gradients go down, weights come up again. Every 50 steps, or on the GPU, the
+// copies go with it, in another process they do not.
+TEST(HostGaps, CopiesAroundTheWorkMayGoWithIt) {
+  std::vector<Action> step(20, Action{.gap_us = 8, .cost_us = 4, .device_us = 500});
+  Action down{.op_class = OpClass::Copy, .gap_us = 8, .cost_us = 4, .device_us = 900, .bytes = 9'000'000},
+      up = down;
+  down.kind = trace::RecordKind::CopyD2H;
+  up.kind = trace::RecordKind::CopyH2D;
+  up.gap_us = 20000;
+  std::vector<Action> with = step;
+  with.insert(with.end(), {down, Action{.op_class = OpClass::Sync, .cost_us = 4, .waits = true}, up});
+  const auto finding = find(job_of(with, {{Category::HostCompute, 0.6}}, true), "host-work");
+  with.back().gap_us = 0;
+  expect_achieved(finding, with);
+  expect_achieved(finding, step);
+}
+
 // Six launches a step are no framework's.
 TEST(HostGaps, AFewLaunchesFarApartAreTheScripts) {
   const std::vector<Action> step(6, Action{.gap_us = 400, .cost_us = 4, .device_us = 50});

@@ -76,10 +76,12 @@ class RandomJob {
   std::mt19937 random_;
 };
 
-// Where the speed of pinned copies is a range, the device's path is one, too.
+// Where the speed of pinned copies is a range, or copies may go, the device's path is one, too.
 bool has_one_path(const Finding& finding) {
-  const auto is_speed = [](const std::string& words) { return words.find("GB/s") != std::string::npos; };
-  return std::ranges::none_of(finding.prediction->assumptions, is_speed);
+  const auto is_of_copies = [](const std::string& words) {
+    return words.find("GB/s") != std::string::npos || words.starts_with("the copies ");
+  };
+  return std::ranges::none_of(finding.prediction->assumptions, is_of_copies);
 }
 
 double path_ms(const test::Job& job, const Finding& finding) {
