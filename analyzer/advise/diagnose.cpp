@@ -168,7 +168,8 @@ void state_unexplained(const model::Run& run, const std::vector<attribute::RankA
   name_rank(rank_prefix(run, ranks, *rank), before, diagnosis.limits);
   const Finding* first = first_complaint(diagnosis.findings);
   const auto bound_by = diagnosis.verdict.bottleneck;
-  if (!first || !bound_by || first->bottleneck == bound_by) return;
+  if (!first || !bound_by || first->bottleneck == bound_by || first->is_of_the_run) return;
+  if (std::ranges::find(first->distorts, *bound_by) != first->distorts.end()) return;
   diagnosis.limits.push_back(
       {fmt::format("Change 1 is not about {}: no change of that is known to gain more.",
                    attribute::words(*bound_by)),

@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "analyzer/advise/input_facts.h"
+#include "analyzer/advise/read_scaling.h"
 #include "analyzer/advise/storage.h"
 #include "analyzer/advise/worker_bound.h"
 
@@ -82,8 +83,16 @@ class NoGain {
     return expected_step_ms(input_, *input_.loader, before) / expected_step_ms(input_, *input_.loader, after);
   }
 
+  // Whether storage serves more readers as fast: then nothing is known of what they gain.
+  bool is_open(predict::LoaderSetting setting, const Try& wanted) const {
+    wanted.edit(setting);
+    const auto outlook = Reads(input_, *input_.loader).outlook(setting);
+    return outlook && outlook->is_open();
+  }
+
   void add(const Try& wanted) {
     const Proposed from = proposed(input_, findings_, wanted.option);
+    if (is_open(from.of_all, wanted)) return;
     const double alone = gain(from.of_option, wanted), on_top = gain(from.of_all, wanted);
     if (on_top >= kLeastSpeedup) {
       const std::string why =
@@ -93,7 +102,9 @@ class NoGain {
     } else if (!wanted.is_asked || !wanted.forbidden_by.empty()) {
       return;
     } else if (alone < kLeastSpeedup && is_of_these_workers(wanted, from)) {
-      const std::string why = predict::limit_words(*input_.loader, from.of_option);
+      predict::LoaderSetting after = from.of_option;
+      wanted.edit(after);
+      const std::string why = predict::limit_words(*input_.loader, after);
       result_.push_back(fmt::format("{} ({}: {})", wanted.words, gain_words(alone), why));
     } else {
       result_.push_back(fmt::format("{} after \"{}\" ({})", wanted.words, from.others, gain_words(on_top)));

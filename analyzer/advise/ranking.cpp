@@ -8,6 +8,7 @@
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/idle_gaps.h"
+#include "analyzer/advise/seen_place.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -89,6 +90,10 @@ bool is_symptom_of(const Finding& symptom, const Finding& cause) {
   return cause.is_complaint() && symptom.is_complaint() && symptom.distorts.empty() && symptom.bottleneck &&
          std::ranges::find(cause.distorts, *symptom.bottleneck) != cause.distorts.end() &&
          std::ranges::any_of(symptom.ranks, is_causes);
+}
+
+bool is_symptom_of_one(const Finding& finding, const std::vector<Finding>& causes) {
+  return std::ranges::any_of(causes, [&](const Finding& cause) { return is_symptom_of(finding, cause); });
 }
 
 // The recorded job after `finding`, for the rules that are asked next.
@@ -203,6 +208,7 @@ std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Find
   std::vector<Finding> findings = evaluate_rules(input, except);
   drop_what_only_delay_explains(input, findings);
   std::ranges::for_each(findings, bound_what_is_open);
+  for (Finding& finding : findings) name_seen_place(finding, input);
   return findings;
 }
 
@@ -220,7 +226,7 @@ bool sets_what_follows(const Finding& finding) {
 void add_alternatives(std::vector<Finding>& ranked, std::vector<Finding> alone) {
   for (Finding& finding : alone) {
     if (!changes_what_follows(finding) || find(ranked, finding.id)) continue;
-    if (finding.prediction->speedup.low < kLargeSpeedup) continue;
+    if (finding.prediction->speedup.low < kLargeSpeedup || is_symptom_of_one(finding, ranked)) continue;
     finding.alone = finding.prediction;
     finding.is_alternative = true;
     ranked.push_back(std::move(finding));
@@ -247,6 +253,19 @@ void give_on_its_own(Finding& finding, const Finding* by_itself) {
     finding.ceiling_speedup = by_itself->ceiling_speedup;
 }
 
+// What remains of it without its cause, this recording does not tell. Anomaly mode waits for the GPU at each
+// operation, and all that it cost was 1.35 times; its waits were said to gain 1.7 on their own.
+void leave_to_next_recording(Finding& symptom) {
+  if (!known_gain(symptom) && !symptom.ceiling_speedup) return;
+  symptom.prediction.reset();
+  symptom.too_wide.reset();
+  symptom.alone.reset();
+  symptom.ceiling_speedup.reset();
+  symptom.timeline.reset();
+  symptom.fix.snippet.clear();
+  symptom.fix.summary = "Record again after the changes above before you change this: it may be their effect";
+}
+
 struct Chain {
   RankedFindings ranked;
   double end_ms = 0;  // the step with everything applied, also that whose gain is open
@@ -267,6 +286,7 @@ Chain chain_from(const RuleInput& recorded, const std::vector<Finding>& alone, c
     const Finding* by_itself = find(alone, next.id);
     if (is_open && !next.is_conditional) give_on_its_own(next, by_itself);
     if (by_itself) next.alone = by_itself->prediction;
+    if (is_symptom_of_one(next, ranked)) leave_to_next_recording(next);
     if (next.prediction && applied.count() > 0 && !next.is_conditional)
       next.prediction->assumptions.emplace_back("applied after: " + applied.words());
     if (!changes_what_follows(next) && !sets_what_follows(next)) continue;
@@ -282,7 +302,7 @@ const Finding* fastest_alone(const std::vector<Finding>& alone) {
   const Finding* fastest = nullptr;
   for (const Finding& finding : alone) {
     if (!changes_what_follows(finding) || finding.prediction->metric != "step_ms") continue;
-    if (finding.may_have_to_stay) continue;
+    if (finding.may_have_to_stay || is_symptom_of_one(finding, alone)) continue;
     if (!fastest || finding.prediction->value.expected < fastest->prediction->value.expected)
       fastest = &finding;
   }

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/early_end.h"
@@ -56,17 +57,30 @@ double recoverable(const model::Run& run, const RankAttribution& rank, const std
   return std::max(best, unexplained_share(run, rank, findings, bottleneck) / 2);
 }
 
+// Of the step. On a CPU job the script's own work is part of what counts as computing, and a finding about it
+// tells how much: pandas took 48% of a step in which training waited for data 9%.
+double share_of(const model::Run& run, const RankAttribution& rank, const std::vector<Finding>& findings,
+                Bottleneck bottleneck) {
+  double share = rank.share(bottleneck);
+  if (rank.device != model::kNone || bottleneck != Bottleneck::Host) return share;
+  for (const Finding& finding : findings)
+    if (finding.is_complaint() && finding.bottleneck == bottleneck && !finding.is_of_the_run &&
+        is_about(run.processes.at(rank.process), finding))
+      share = std::max(share, finding.lost_share);
+  return share;
+}
+
 // Null: the model's compute. Where two gain about the same, the one that takes more of the step.
 const Loss* most_recoverable(const model::Run& run, const RankAttribution& rank,
                              const std::vector<Finding>& findings) {
   constexpr double kSame = 0.03;  // of the step: gains differ as much from run to run
-  const Loss* most = std::max_element(
-      std::begin(kLosses), std::end(kLosses),
-      [&](const Loss& a, const Loss& b) { return rank.time(a.bottleneck) < rank.time(b.bottleneck); });
+  const auto share = [&](const Loss& loss) { return share_of(run, rank, findings, loss.bottleneck); };
+  const Loss* most = std::max_element(std::begin(kLosses), std::end(kLosses),
+                                      [&](const Loss& a, const Loss& b) { return share(a) < share(b); });
   double gain = recoverable(run, rank, findings, most->bottleneck) + kSame;
   for (const Loss& loss : kLosses) {
     const double other = recoverable(run, rank, findings, loss.bottleneck);
-    if (other <= gain || rank.share(loss.bottleneck) < kBound) continue;
+    if (other <= gain || share(loss) < kBound) continue;
     most = &loss;
     gain = other;
   }
@@ -78,9 +92,9 @@ std::string percent(double share) {
 }
 
 // Of the time that the machine left to the job.
-double own_share(const RankAttribution& rank, Bottleneck bottleneck) {
+double own_share(const RankAttribution& rank, double share) {
   const double own = 1 - rank.share(Bottleneck::Machine);
-  return own > 0 ? rank.share(bottleneck) / own : 0;
+  return own > 0 ? share / own : 0;
 }
 
 // Others took it: it says nothing of the job, and nothing of the job removes it.
@@ -91,14 +105,24 @@ std::string machine_words(const RankAttribution& rank) {
              : fmt::format("; the training thread waits for a CPU core {} of the time", percent(share));
 }
 
-Verdict bound_by(const RankAttribution& rank, const Loss& loss) {
-  const double share = rank.share(loss.bottleneck), step = rank.mean_step_ms();
+// What the run loses between its steps, where that is more than what the steps can gain.
+std::string outside_of_steps(const std::vector<Finding>& findings, double gained_in_steps) {
+  const Finding* first = first_complaint(findings);
+  if (!first || !first->is_of_the_run || expected_recovery(*first) <= gained_in_steps) return "";
+  std::string words = io::printable(first->title);
+  if (!words.empty()) words.front() = char(std::tolower(static_cast<unsigned char>(words.front())));
+  return "; " + words;
+}
+
+Verdict bound_by(const RankAttribution& rank, const Loss& loss, double share) {
+  const double step = rank.mean_step_ms();
   const char* words = rank.device == model::kNone ? loss.training : loss.gpu;
-  return {
-      loss.id,
-      fmt::format("{}: {} ({:.4g} of {:.4g} ms){}", loss.heading,
-                  fmt::format(fmt::runtime(words), percent(share)), share * step, step, machine_words(rank)),
-      share < 1 ? 1 / (1 - share) : 1, loss.bottleneck};
+  const bool is_sampled = share > rank.share(loss.bottleneck);  // by a finding, of time in another category
+  return {loss.id,
+          fmt::format("{}: {} ({:.4g} of {:.4g} ms{}){}", loss.heading,
+                      fmt::format(fmt::runtime(words), percent(share)), share * step, step,
+                      is_sampled ? ", most of it among \"compute\" below" : "", machine_words(rank)),
+          share < 1 ? 1 / (1 - share) : 1, loss.bottleneck};
 }
 
 // Its last steps say nothing of why it left no end: it may have waited for a peer, or for its device. The
@@ -151,6 +175,15 @@ Verdict not_bound(const model::Process& process, const RankAttribution& rank,
                     "is not known (no loader was seen)",
                     percent(compute)),
         1};
+  const Finding* first = first_complaint(findings);
+  const bool is_elsewhere = first && is_about_the_job(*first) && first->bottleneck != Bottleneck::Input &&
+                            !first->is_of_the_run && ceiling < kLeastSpeedup;
+  if (rank.device == model::kNone && is_elsewhere)
+    return {"cpu-job",
+            fmt::format("CPU JOB: training computes on the CPU {} of the time; data loading is no limit, "
+                        "change 1 is{}",
+                        percent(compute), machine_words(rank)),
+            ceiling};
   if (rank.device == model::kNone)
     return {"cpu-job",
             fmt::format("CPU JOB: training computes on the CPU {} of the time{}; faster data loading gains "
@@ -266,7 +299,8 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
   if (rank->steps.size() < kLeastSteps)
     return verdict_with_few_steps(run.processes.at(rank->process), rank->steps.size());
   const Loss* loss = most_recoverable(run, *rank, findings);
-  const bool is_bound = loss && own_share(*rank, loss->bottleneck) >= kBound &&
+  const double lost = loss ? share_of(run, *rank, findings, loss->bottleneck) : 0;
+  const bool is_bound = loss && own_share(*rank, lost) >= kBound &&
                         !is_remainder(run.processes.at(rank->process), *rank, *loss, findings);
   const double hidden = rank->share(Bottleneck::Unobserved);
   if (hidden > 0.5 && !is_bound)
@@ -279,8 +313,7 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
                         percent(rank->share(Category::Unknown))),
             1};
   const Finding* unused = find(findings, "gpu-unused");
-  if (unused && (!is_bound || rank->share(Category::Compute) >= rank->share(loss->bottleneck)))
-    return gpu_unused(*rank, *unused);
+  if (unused && (!is_bound || rank->share(Category::Compute) >= lost)) return gpu_unused(*rank, *unused);
   const model::Process& process = run.processes.at(rank->process);
   if (is_idle_unexplained(process, *rank, loss))
     return {"cannot-tell",
@@ -290,7 +323,8 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
             1};
   const StepGroup* late = held_up_by(ranks, groups, *rank);
   if (is_bound) {
-    Verdict bound = bound_by(*rank, *loss);
+    Verdict bound = bound_by(*rank, *loss, lost);
+    bound.sentence += outside_of_steps(findings, recoverable(run, *rank, findings, loss->bottleneck));
     bound.sentence += rank_words(run, *rank, ranks, late);
     if (late)
       bound.ceiling_speedup = std::min(bound.ceiling_speedup, job_ceiling(ranks, *late, loss->bottleneck));
@@ -298,6 +332,7 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
   }
   if (has_no_end(process)) return without_end(run, process, *rank);
   Verdict free = not_bound(process, *rank, findings);
+  free.sentence += outside_of_steps(findings, 0);
   if (late) free.sentence += rank_words(run, *rank, ranks, late);
   return free;
 }

@@ -110,13 +110,15 @@ bool has_more_threads_than_cores(const RuleInput& input, const MachineUse& use) 
   const double threads = number_fact(input.process, "torch_threads");
   if (input.device || input.device_hidden() || input.process.cpu_count == 0) return false;
   const double own = use.job_cores - use.worker_cores - use.other_child_cores;
-  if (use.other_cores >= kLeastOthers || own < use.job_cores / 2) return false;  // others fill the cores
+  if (own < use.job_cores / 2) return false;
+  // Others on the machine make it worse, and are no reason for so many threads.
   if (threads > double(input.process.cpu_count))
     return fills_cores(input, use) || delay_share(input, use) >= kLeastDelay;
+  if (use.other_cores >= kLeastOthers) return false;  // they fill the cores
   return threads > cores_of(input) && use.throttled_share >= kLeastThrottled;
 }
 
-Finding of_own_threads(const RuleInput& input, double delay) {
+Finding of_own_threads(const RuleInput& input, const MachineUse& use, double delay) {
   const double cores = cores_of(input), threads = number_fact(input.process, "torch_threads");
   Finding finding = make_finding(kCpuContention, input, std::max(delay, kLeastDelay));
   finding.title =
@@ -125,6 +127,8 @@ Finding of_own_threads(const RuleInput& input, double delay) {
   finding.evidence = {{"threads for each operation", threads, "threads"},
                       {"CPU available to this job", cores, "cores"},
                       {"training thread waiting for a CPU core", 100 * delay, "% of the time"}};
+  if (use.other_cores >= kLeastOthers)
+    finding.evidence.push_back({"CPU used by other processes", use.other_cores, "cores"});
   const std::string fits = fmt::format("{:.0f}", cores);
   finding.fix.change = NamedChange{"torch.set_num_threads", fits};
   finding.fix.summary = fmt::format("Call torch.set_num_threads({0}), or set OMP_NUM_THREADS={0}", fits);
@@ -136,7 +140,8 @@ Finding of_own_threads(const RuleInput& input, double delay) {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const auto use = machine_use(input);
-  if (use && has_more_threads_than_cores(input, *use)) return of_own_threads(input, delay_share(input, *use));
+  if (use && has_more_threads_than_cores(input, *use))
+    return of_own_threads(input, *use, delay_share(input, *use));
   if (!use || use->throttled_share >= kLeastThrottled || use->steal_share >= kLeastSteal) return std::nullopt;
   const double delay = delay_share(input, *use);
   const double lost = recoverable_share(input, std::min(delay, 0.95));

@@ -35,6 +35,9 @@ TEST(DebugLeftOn, ComesBeforeItsSymptoms) {
     const Diagnosis diagnosis = diagnose(slowed.run, slowed.ranks);
     EXPECT_EQ(first_complaint(diagnosis.findings)->id, "debug-left-on") << fact;
     EXPECT_GT(diagnosis.findings.size(), 1u);
+    EXPECT_FALSE(diagnosis.together);
+    for (const Finding& finding : diagnosis.findings)
+      EXPECT_FALSE(finding.id == "host-work" && (finding.prediction || finding.ceiling_speedup)) << fact;
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Whose time between launches is: the framework's (`launch-bound`) or the script's (`host-work`), for gaps of
 // any length.
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "analyzer/advise/diagnose.h"
@@ -83,6 +84,28 @@ TEST(HostGaps, CopiesAroundTheWorkMayGoWithIt) {
   with.back().gap_us = 0;
   expect_achieved(finding, with);
   expect_achieved(finding, step);
+}
+
+// Calls that are too short for a stack each: the samples of the training thread know the line.
+TEST(HostGaps, TheLineIsThatOfTheSamples) {
+  test::Job job = job_of(kSharded, {}, true);
+  const model::Step all = {job.rank().steps.front().step.begin, job.rank().steps.back().step.end};
+  job.run.texts[71] = "/site-packages/torch/nn/modules/module.py:1 _call_impl\n/home/a/net.py:40 forward";
+  for (uint32_t other = 0; other < 5; ++other)
+    job.run.texts[72 + other] = fmt::format("/home/a/loss{}.py:7 loss", other);
+  const auto place = [&](size_t in_forward) {
+    test::Job sampled = job;
+    sampled.rank().slices = {{all.begin, all.end, Category::LaunchDispatch, 0}};
+    test::set_shares(sampled, kSharded90);
+    for (size_t i = 0; i < 60; ++i)
+      sampled.process().threads[0].worker_stacks.push_back(
+          {all.begin + model::Ns(i) * (all.end - all.begin) / 60, 1'000'000,
+           i < in_forward ? 71u : 72u + uint32_t(i % 5), sampled.process().pid});
+    const auto finding = find(sampled, "launch-bound");
+    return finding ? finding->fix.location : "not found";
+  };
+  EXPECT_EQ(place(30), "/home/a/net.py:40");
+  EXPECT_EQ(place(10), "");
 }
 
 // Six launches a step are no framework's.

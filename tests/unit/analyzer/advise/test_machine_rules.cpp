@@ -96,6 +96,9 @@ TEST(CpuContention, OfMoreThreadsThanCoresIsTheJobsOwn) {
   const Machine waits{.cores = 2, .job_cores = 1.6, .run_delay_s = 0.46};
   EXPECT_NE(find(with_threads("16", waits), "cpu-contention"), nullptr);
   EXPECT_EQ(find(with_threads("2", waits), "cpu-contention"), nullptr);
+  const Machine shared{.cores = 2, .job_cores = 1.1, .other_cores = 0.85, .run_delay_s = 0.6};
+  EXPECT_EQ(setting_name(with_threads("16", shared).findings.front().fix.change), "torch.set_num_threads")
+      << "others make it worse";
   EXPECT_EQ(find(with_threads("2", full), "cpu-contention"), nullptr);
   EXPECT_EQ(find(with_threads("16", {.cores = 2, .job_cores = 1.1}), "cpu-contention"), nullptr)
       << "operations too short for threads";

@@ -79,6 +79,15 @@ TEST_F(StepsTest, AnOptimizerThatIsSeenNoMoreLeavesTheLoader) {
   EXPECT_EQ(series.steps.size(), 100u);
 }
 
+// Keras asks for as many batches as it needs and no more; then the model is saved, and Python ends.
+TEST_F(StepsTest, WhatFollowsTheLastBatchIsNoStep) {
+  for (uint64_t i = 0; i < 50; ++i) next(20 * i, 20 * i + 5, uint32_t(i));
+  slots_.host(copy_, 3000 * kMs, 3001 * kMs);
+  EXPECT_EQ(steps().steps.size(), 50u);  // killed: it may hang in the last
+  run_.processes.front().end_state = EndState::kExited;
+  EXPECT_EQ(steps().steps.size(), 49u);
+}
+
 TEST_F(StepsTest, AnEvaluationAfterTrainingLeavesTheOptimizer) {
   for (uint64_t i = 0; i < 10; ++i)
     next(20 * i, 20 * i + 5, uint32_t(i)), optimizer(20 * i + 10, 20 * i + 15);
