@@ -352,4 +352,41 @@ PROCESSOR = [
           fix("small-batch", "--batch-size 64", batch_size="--batch-size")], side="script"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR]
+PROCESSOR_2 = [
+    Case("mass-spectra", "mass_spectra.py", ("{data}",),
+         [fix(("input-cacheable", "input-decode"), "--cache 4096"), *workers("--num-workers", 2, 4), fix(WORKERS, "--num-workers 0"), fix("input-decode", "--peaks-per-window 0"),
+          fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix(("sync-per-step", "logging-stall"), "--log-every 1000"), fix("small-batch", "--batch-size 64", batch_size="--batch-size")], data="spectra"),
+    Case("chess-values", "chess_values.py", (),
+         [*workers("--workers", 1, 2, 4), fix("input-decode", "--parser translate"), fix(("compute-bound", "cpu-undersized"), "--threads 2"), fix(("sync-per-step", "logging-stall"), "--log-every 1000"),
+          fix("small-batch", "--batch-size 128", batch_size="--batch-size")]),
+    Case("patient-codes", "patient_codes.py", (),
+         [fix("padding-waste", "--batching pooled"), fix("padding-waste", "--max-codes 128"), *workers("--num-workers", 2, 4), fix(("dataloader-oversubscribed", WORKERS), "--num-workers 0"),
+          fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix(("sync-per-step", "logging-stall"), "--report-every 1000"), fix("small-batch", "--batch-size 32", batch_size="--batch-size")], side="script"),
+    Case("road-walks", "road_walks.py", (),
+         [fix(("host-work", "input-decode"), "--walker arrays"), fix(("host-work", WORKERS), "--walk-jobs 1"), fix(("host-work", WORKERS), "--walk-jobs 2"), fix("compute-bound", "--optimizer adagrad"),
+          fix("dataloader-oversubscribed", "--threads 1"), fix(("sync-per-step", "logging-stall"), "--report 1000"), fix("small-batch", "--walks-per-batch 128", batch_size="--walks-per-batch")], side="script"),
+    Case("object-poses", "object_poses.py", (),
+         [fix("dataloader-persistent-workers", "--persistent-workers"), fix("dataloader-persistent-workers", "--epoch-size 16384"), fix(("dataloader-persistent-workers", "dataloader-oversubscribed"), "--num-workers 0"),
+          *workers("--num-workers", 1, 4), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("evaluation-share", "--validate-every 1000"),
+          fix("small-batch", "--batch-size 64", batch_size="--batch-size")]),
+]  # fmt: skip
+
+DEVICE_4 = [
+    Case("cell-transport", "cell_transport.py", (),
+         [fix("sync-per-step", "--check-every 20"), fix("sync-per-step", "--log-every 1000"), fix("launch-bound", "--fused"), fix(PRECISION, "--precision bf16"),
+          fix("small-batch", "--cells 8192", batch_size="--cells")], device="a100", side="device"),
+    Case("band-split", "band_split.py", (),
+         [fix("launch-bound", "--wide-bands"), fix("launch-bound", "--optim fused"), fix(PRECISION, "--bf16"), fix(PRECISION, "--tf32"), fix("small-batch", "--bs 4", batch_size="--bs"),
+          fix("sync-per-step", "--status-every 1000")], device="a10", side="device"),
+    Case("learned-codec", "learned_codec.py", (),
+         [fix("small-batch", "--batch-size 16", batch_size="--batch-size"), fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("launch-bound", "--fused"), fix(PRECISION, "--allow-tf32"),
+          fix("cudnn-autotune", "--cudnn-benchmark"), fix("sync-per-step", "--log-freq 10000")], device="a100", side="device"),
+    Case("slide-bags", "slide_bags.py", (),
+         [fix(("allocator-churn", "memory-pressure-device"), "--memory-gib 16"), fix("launch-bound", "--adam fused"), fix(PRECISION, "--fp32"), fix("cudnn-autotune", "--benchmark"), fix("launch-bound", "--accumulate 8"),
+          fix("sync-per-step", "--print-every 1000")], device="a10", side="device"),
+    Case("deblur-healthy", "deblur.py", (),
+         [*workers("--num_worker_per_gpu", 1, 4), fix("dataloader-prefetch", "--prefetch_factor 8", prefetch_factor="--prefetch_factor"), fix("cudnn-autotune", "--cudnn_benchmark"),
+          fix("small-batch", "--batch_size_per_gpu 64", batch_size="--batch_size_per_gpu"), fix("sync-per-step", "--print_freq 1000")], device="a100", side="device"),
+]  # fmt: skip
+
+CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR, *PROCESSOR_2, *DEVICE_4]

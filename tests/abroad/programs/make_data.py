@@ -385,6 +385,33 @@ def scores(folder, composers=6, pieces=40):
             (place / f"op{piece:03}.csv").write_text("\n".join(lines) + "\n")
 
 
+def spectra(folder, runs=3, count=640):
+    """Tandem mass spectra in indexed mzML, as ProteoWizard's msconvert writes it (without most of its terms)."""
+    import base64
+
+    def array(name, bits, values):
+        text = base64.b64encode(zlib.compress(values.tobytes())).decode()
+        terms = "".join(f'<cvParam cvRef="MS" name="{term}" value=""/>' for term in (f"{bits}-bit float", "zlib compression", name))
+        return f'<binaryDataArray encodedLength="{len(text)}">{terms}<binary>{text}</binary></binaryDataArray>'
+
+    for run in range(runs):
+        with (folder / f"run{run}.mzML").open("wb") as out:
+            out.write(b'<?xml version="1.0"?>\n<indexedmzML><mzML><run><spectrumList>\n')
+            offsets = []
+            for number in range(count):
+                offsets.append(out.tell())
+                peaks, precursor = RANDOM.integers(500, 1500), RANDOM.uniform(300, 1500)
+                mz, intensity = np.sort(RANDOM.uniform(90, 1700, peaks)), RANDOM.lognormal(6, 2, peaks).astype(np.float32)
+                values = {"ms level": 2, "total ion current": intensity.sum(), "base peak m/z": mz[intensity.argmax()], "selected ion m/z": precursor, "charge state": 2, "collision energy": 27}
+                terms = "".join(f'<cvParam cvRef="MS" name="{name}" value="{value}"/>' for name, value in values.items())
+                arrays = array("m/z array", 64, mz) + array("intensity array", 32, intensity)
+                out.write(f'<spectrum index="{number}" defaultArrayLength="{peaks}">{terms}<binaryDataArrayList>{arrays}</binaryDataArrayList></spectrum>\n'.encode())
+            out.write(b"</spectrumList></run></mzML>\n")
+            start = out.tell()
+            index = "".join(f'<offset idRef="scan={number}">{offset}</offset>' for number, offset in enumerate(offsets))
+            out.write(f"<indexList>{index}</indexList>\n<indexListOffset>{start}</indexListOffset>\n</indexedmzML>\n".encode())
+
+
 if __name__ == "__main__":
     kind, folder = sys.argv[1], Path(sys.argv[2])
     folder.mkdir(parents=True)
