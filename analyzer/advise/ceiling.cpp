@@ -17,13 +17,21 @@ double bounded(double share, double now_ms, double least_ms) {
   return std::max(1.0, ceiling);
 }
 
+// Of the step as it is after other changes, where `share` is of the recorded one: a loader's took some of it.
+double share_left(const RuleInput& input, double share) {
+  const double recorded_ms = input.rank.mean_step_ms();
+  if (input.now_ms <= 0 || input.now_ms >= recorded_ms) return share;
+  return std::clamp(share * input.input_factor * recorded_ms / input.now_ms, 0.0, kMostShare);
+}
+
 }  // namespace
 
 double ceiling_without(const RuleInput& input, double share) {
   return bounded(share, input.now_ms, input.device_floor_ms());
 }
 
-double ceiling_without_input(const RuleInput& input, double share) {
+double ceiling_without_input(const RuleInput& input, double recorded_share) {
+  const double share = share_left(input, recorded_share);
   const double rest = (1 - std::min(share, 1.0)) * quick_part(input.rank, attribute::Group::Input);
   return ceiling_without(input, 1 - rest);
 }

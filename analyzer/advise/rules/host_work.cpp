@@ -175,7 +175,9 @@ Finding describe(const RuleInput& input, double share, uint32_t call) {
   Finding finding = make_finding(kHostWork, input, share);
 
   finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "own work", "every 50 steps"};
-  finding.fix.summary = "Move this work to the DataLoader's workers or the GPU, or run it every 50 steps";
+  finding.fix.summary =
+      fmt::format("Move this work to {} or the GPU, or run it every 50 steps",
+                  input.process.loaders.empty() ? "another process" : "the DataLoader's workers");
   if (call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, call);
   return finding;

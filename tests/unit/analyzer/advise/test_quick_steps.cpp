@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "analyzer/advise/ceiling.h"
+#include "tests/unit/analyzer/synthetic_run.h"
+
 namespace gpuwatch::advise {
 namespace {
 
@@ -46,6 +49,21 @@ TEST(QuickSteps, AreTheHundredthOfThem) {
 // Waits that differ say nothing of the rest.
 TEST(QuickSteps, LeaveOutWhatIsRemoved) {
   EXPECT_EQ(quick_part(steps_of(100, ten_to_thirty, ten), Group::Input), 1);
+}
+
+// Of 100 ms 60 wait for data: nothing is left to gain once workers have ended that, and more than before once
+// 30 ms of other work are gone.
+TEST(CeilingWithoutInput, IsOfTheStepThatOtherChangesLeave) {
+  const test::Job job = test::make_loader_job({});
+  RuleInput input{.run = job.run, .rank = job.ranks.front(), .process = job.run.processes.front()};
+  const double recorded_ms = input.rank.mean_step_ms();
+  input.now_ms = recorded_ms;
+  EXPECT_NEAR(ceiling_without_input(input, 0.6), 2.5, 0.01);
+  input.now_ms = 0.7 * recorded_ms;
+  EXPECT_NEAR(ceiling_without_input(input, 0.6), 7, 0.05);
+  input.now_ms = 0.4 * recorded_ms;
+  input.input_factor = 0;
+  EXPECT_NEAR(ceiling_without_input(input, 0.6), 1, 0.01);
 }
 
 }  // namespace
