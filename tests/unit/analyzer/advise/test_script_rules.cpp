@@ -75,6 +75,18 @@ TEST(LoggingStall, IsWritesInMostSteps) {
   EXPECT_EQ(find(diagnosis, "checkpoint-stall"), nullptr);
 }
 
+// np.save of a large array: half of its pieces were too short for a record each.
+TEST(LoggingStall, CountsThePiecesOfAnArray) {
+  CpuTraining training;
+  training.call(OpClass::Write, 2 * kMs, 1, 8'000'000);
+  for (auto& step : training.job.rank().steps) step.times[size_t(Category::Checkpoint)] = 4 * kMs;
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "logging-stall");
+  expect_step(finding, 10, 6.04);
+  EXPECT_EQ(finding->title.substr(0, 13), "Writing files");
+  EXPECT_EQ(finding->fix.summary.find("Log "), std::string::npos);
+}
+
 TEST(LoggingStall, RareWritesAreACheckpoint) {
   CpuTraining training;
   training.call(OpClass::Write, 8 * kMs, 10, 50'000'000);
