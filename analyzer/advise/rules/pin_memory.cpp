@@ -44,8 +44,12 @@ void name_fix(Finding& finding, const RuleInput& input, const CopyFacts& copies)
   finding.fix.location = copy_at;
   if (loader) {
     finding.fix.summary =
-        "Copy the tensors that the loader pinned, with non_blocking=True, instead of these pageable ones";
-    finding.fix.snippet = "x = x.pin_memory().to(device, non_blocking=True)";
+        "Copy the batch as the loader pinned it; what stays the same, pin once before the loop. Copy both "
+        "with "
+        "non_blocking=True";
+    finding.fix.snippet =
+        "constant = constant.pin_memory()  # once, before the loop; then constant.to(device, "
+        "non_blocking=True)";
   } else if (speaks_torch(input.process)) {
     finding.fix.summary = "Keep these tensors in pinned memory, and copy them with non_blocking=True";
     finding.fix.snippet =
