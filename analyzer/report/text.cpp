@@ -349,6 +349,10 @@ std::string next_words(const Report& report, const Finding* first) {
   const RankAttribution* rank = shown_rank(report);
   if (rank && !rank->steps.empty() && !advise::is_input_seen(report.run.processes.at(rank->process), *rank))
     return "see which Python lines take the time: py-spy record -- python train.py";
+  constexpr double kWorthTrying = 1.1;  // of a bound
+  const Finding* kernels = advise::find(report.diagnosis.findings, "compute-bound");
+  if (kernels && kernels->ceiling_speedup.value_or(1) >= kWorthTrying)
+    return "what the note proposes, if the GPU's own work is to take less time";
   return verdict == "healthy" || verdict == "cpu-job" || verdict == "compute-bound" ? "nothing" : "";
 }
 
@@ -369,7 +373,8 @@ void write_limits(Layout& layout, const std::vector<advise::Limit>& limits, bool
     layout.labelled(is_first ? "not seen" : "", io::printable(limit.sentence, 512));
     is_first = false;
   }
-  if (hidden > 0 && !is_first) layout.labelled("", fmt::format("-v shows {} more", hidden));
+  if (hidden == 0) return;
+  layout.labelled(is_first ? "not seen" : "", fmt::format("-v shows {}{}", hidden, is_first ? "" : " more"));
 }
 
 void write_closing(Layout& layout, const Report& report, bool has_steps, bool all_limits) {

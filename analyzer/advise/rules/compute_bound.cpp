@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/kernel_gains.h"
+#include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/attribute/device_work.h"
 
@@ -64,8 +65,10 @@ std::string words_of(const KernelGain& gain) {
   return fmt::format("{} ({}: {:.0f}% of the step{})", gain.change, gain.what, 100 * gain.share, bound);
 }
 
-std::string proposal(const KernelGains& gains) {
-  if (gains.parts.empty()) return "Try lower precision, torch.compile, or a faster GPU";
+std::string proposal(const KernelGains& gains, bool is_torch) {
+  if (gains.parts.empty())
+    return is_torch ? "Try lower precision, torch.compile, or a faster GPU"
+                    : "Try lower precision, kernels that do more at once, or a faster GPU";
   std::string words;
   for (size_t i = 0; i < std::min(kMostNamed, gains.parts.size()); ++i)
     words += (i > 0 ? "; " : "") + words_of(gains.parts[i]);
@@ -94,7 +97,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   add_classes(finding, input, attribute::device_work(input.run, input.rank));
   add_queue(finding, input);
   add_gains(finding, gains);
-  finding.fix.summary = proposal(gains);
+  finding.fix.summary = proposal(gains, speaks_torch(input.process));
   if (gains.double_share >= kLeastDouble) complain_of_double(finding, input, gains);
   return finding;
 }
