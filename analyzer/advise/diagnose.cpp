@@ -10,6 +10,7 @@
 
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/job_gains.h"
+#include "analyzer/advise/machine.h"
 #include "analyzer/advise/no_gain.h"
 #include "analyzer/advise/own_data.h"
 #include "analyzer/advise/ranking.h"
@@ -148,6 +149,26 @@ void state_work_ahead(const RuleInput& input, Diagnosis& diagnosis) {
        true});
 }
 
+// Who has the cores that the training thread waits for, where no finding is about that: 16 workers on 2
+// cores, say, which were not asked to be fewer because training never waits for data.
+void state_core_users(const RuleInput& input, const std::vector<Finding>& findings, Diagnosis& diagnosis) {
+  constexpr double kWorthSaying = 0.05;  // of the step, as for the verdict
+  const double waits = input.rank.share(attribute::Category::Sched);
+  const auto use = machine_use(input);
+  const auto is_about_cores = [](const Finding& finding) {
+    return finding.is_complaint() && finding.explains.contains(attribute::Category::Sched);
+  };
+  if (!use || waits < kWorthSaying || std::ranges::any_of(findings, is_about_cores)) return;
+  const double own = std::max(0.0, use->job_cores - use->worker_cores - use->other_child_cores);
+  diagnosis.limits.push_back(
+      {fmt::format("The training thread waits for a CPU core {:.0f}% of each step. Of {} cores its process "
+                   "uses {:.1f}, its loader workers {:.1f}, other processes of the job {:.1f} and other "
+                   "programs {:.1f}.",
+                   100 * waits, input.process.cpu_count, own, use->worker_cores, use->other_child_cores,
+                   use->other_cores),
+       true});
+}
+
 // Sentences that were added for a rank since there were `before` of them.
 void name_rank(const std::string& prefix, size_t before, std::vector<Limit>& limits) {
   for (size_t i = before; i < limits.size() && !prefix.empty(); ++i) {
@@ -225,6 +246,7 @@ RankDiagnosis diagnose_rank(const model::Run& run, const std::vector<attribute::
   if (auto limit = stall_without_setting(input, findings)) diagnosis.limits.push_back(std::move(*limit));
   state_replay(input, findings, diagnosis);
   state_work_ahead(input, diagnosis);
+  state_core_users(input, findings, diagnosis);
   name_rank(prefix, before, diagnosis.limits);
   settle_straggler(findings);
   result.findings = std::move(findings);

@@ -107,6 +107,20 @@ TEST(CpuContention, OfMoreThreadsThanCoresIsTheJobsOwn) {
     EXPECT_NE(setting_name(it.fix.change), "torch.set_num_threads") << "the workers fill the cores";
 }
 
+// No rule is about these workers, since training has its data in time.
+TEST(CpuContention, WhoeverHasTheCoresIsSaid) {
+  const auto said = [](double delay) {
+    test::Job job = training({.cores = 2, .job_cores = 1.9, .worker_cores = 0.7}, 2);
+    test::set_shares(job, {{attribute::Category::Sched, delay}});
+    for (const Limit& limit : diagnose_job(job).limits)
+      if (limit.sentence.find("waits for a CPU core") != std::string::npos) return limit.sentence;
+    return std::string();
+  };
+  EXPECT_NE(said(0.2).find("Of 2 cores its process uses 1.2, its loader workers 0.7"), std::string::npos)
+      << said(0.2);
+  EXPECT_EQ(said(0.02), "");
+}
+
 // PyTorch counts the machine's cores, not the container's quota.
 TEST(CpuContention, OfMoreThreadsThanTheQuotaHasIsTheJobsOwn) {
   test::Job job = training({.job_cores = 2, .throttled_s = 0.4, .run_delay_s = 0.4});
