@@ -360,8 +360,8 @@ PROCESSOR_2 = [
          [*workers("--workers", 1, 2, 4), fix("input-decode", "--parser translate"), fix(("compute-bound", "cpu-undersized"), "--threads 2"), fix(("sync-per-step", "logging-stall"), "--log-every 1000"),
           fix("small-batch", "--batch-size 128", batch_size="--batch-size")]),
     Case("patient-codes", "patient_codes.py", (),
-         [fix("padding-waste", "--batching pooled"), fix("padding-waste", "--max-codes 128"), *workers("--num-workers", 2, 4), fix(("dataloader-oversubscribed", WORKERS), "--num-workers 0"),
-          fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix(("sync-per-step", "logging-stall"), "--report-every 1000"), fix("small-batch", "--batch-size 32", batch_size="--batch-size")], side="script"),
+         [fix("padding-waste", "--batching pooled"), fix("padding-waste", "--max-codes 96"), *workers("--num-workers", 2, 4), fix(("dataloader-oversubscribed", WORKERS), "--num-workers 0"),
+          fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix(("sync-per-step", "logging-stall"), "--report-every 1000"), fix("small-batch", "--batch-size 24", batch_size="--batch-size")], side="script"),
     Case("road-walks", "road_walks.py", (),
          [fix(("host-work", "input-decode"), "--walker arrays"), fix(("host-work", WORKERS), "--walk-jobs 1"), fix(("host-work", WORKERS), "--walk-jobs 2"), fix("compute-bound", "--optimizer adagrad"),
           fix("dataloader-oversubscribed", "--threads 1"), fix(("sync-per-step", "logging-stall"), "--report 1000"), fix("small-batch", "--walks-per-batch 128", batch_size="--walks-per-batch")], side="script"),
@@ -386,7 +386,7 @@ DEVICE_4 = [
           fix("sync-per-step", "--print-every 1000")], device="a10", side="device"),
     Case("deblur-healthy", "deblur.py", (),
          [*workers("--num_worker_per_gpu", 1, 4), fix("dataloader-prefetch", "--prefetch_factor 8", prefetch_factor="--prefetch_factor"), fix("cudnn-autotune", "--cudnn_benchmark"),
-          fix("small-batch", "--batch_size_per_gpu 64", batch_size="--batch_size_per_gpu"), fix("sync-per-step", "--print_freq 1000")], device="a100", side="device"),
+          fix("small-batch", "--batch_size_per_gpu 96", batch_size="--batch_size_per_gpu"), fix("sync-per-step", "--print_freq 1000")], device="a100", side="device"),
 ]  # fmt: skip
 
 CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR, *PROCESSOR_2, *DEVICE_4]

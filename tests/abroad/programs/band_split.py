@@ -8,7 +8,7 @@ import torch
 from meter import Meter
 from torch import nn
 
-BANDS = [4] * 25 + [12] * 12 + [24] * 8 + [48] * 8 + [64] * 3
+BANDS = [6] * 10 + [12] * 8 + [24] * 6 + [48] * 4 + [96] * 2
 
 
 class BandSplit(nn.Module):

@@ -59,7 +59,7 @@ def get_args():
     parser.add_argument("--hidden", type=int, default=768)
     parser.add_argument("--latent", type=int, default=50)
     parser.add_argument("--epsilon", type=float, default=0.05)
-    parser.add_argument("--sinkhorn-iterations", type=int, default=120)
+    parser.add_argument("--sinkhorn-iterations", type=int, default=200)
     parser.add_argument("--tolerance", type=float, default=0.0, help="0: all iterations")
     parser.add_argument("--check-every", type=int, default=1, help="how often the marginal is looked at")
     parser.add_argument("--transport-weight", type=float, default=0.1)

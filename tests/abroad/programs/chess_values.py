@@ -118,7 +118,7 @@ class Net(nn.Module):
 
 @click.command()
 @click.option("--batch-size", default=64)
-@click.option("--steps", default=170)
+@click.option("--steps", default=320)
 @click.option("--workers", default=0)
 @click.option("--parser", type=click.Choice(["letters", "translate"]), default="letters")
 @click.option("--threads", default=1, help="of PyTorch; the engine has the other cores")
@@ -127,7 +127,7 @@ def main(batch_size, steps, workers, parser, threads, log_every):
     torch.manual_seed(64)
     torch.set_num_threads(threads)
     loader = DataLoader(Positions(steps * batch_size, parser), batch_size, shuffle=True, num_workers=workers)
-    net = Net(width=32, blocks=3)
+    net = Net(width=16, blocks=2)
     optimizer = torch.optim.SGD(net.parameters(), 0.02, momentum=0.9, weight_decay=1e-4, nesterov=True)
     meter = Meter(15, batch_size)
     for step, (planes, mask, played, value) in enumerate(loader):

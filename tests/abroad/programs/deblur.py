@@ -83,10 +83,10 @@ class NAFNet(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--batch_size_per_gpu", type=int, default=32)
+    parser.add_argument("--batch_size_per_gpu", type=int, default=64)
     parser.add_argument("--gt_size", type=int, default=128)
     parser.add_argument("--width", type=int, default=32)
-    parser.add_argument("--total_iter", type=int, default=180)
+    parser.add_argument("--total_iter", type=int, default=160)
     parser.add_argument("--num_worker_per_gpu", type=int, default=2)
     parser.add_argument("--prefetch_factor", type=int, default=2)
     parser.add_argument("--print_freq", type=int, default=100)

@@ -83,10 +83,10 @@ class Spectra(Dataset):
 
 class Encoder(nn.Sequential):
     def __init__(self, width, out=64):
-        layers = [nn.Conv1d(1, width, 9, 4, 4), nn.ReLU()]
-        for _ in range(3):
-            layers += [nn.Conv1d(width, width, 5, padding=2), nn.BatchNorm1d(width), nn.ReLU()]
-        super().__init__(*layers, nn.AdaptiveMaxPool1d(16), nn.Flatten(), nn.Linear(16 * width, out))
+        layers = [nn.Linear(BINS, width)]
+        for _ in range(2):
+            layers += [nn.BatchNorm1d(width), nn.SiLU(), nn.Dropout(0.1), nn.Linear(width, width)]
+        super().__init__(*layers, nn.SiLU(), nn.Linear(width, out))
 
 
 def nt_xent(first, second, temperature):
@@ -101,7 +101,7 @@ def main():
     parser.add_argument("runs")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--epochs", type=int, default=6)
-    parser.add_argument("--width", type=int, default=48)
+    parser.add_argument("--width", type=int, default=512)
     parser.add_argument("--num-workers", type=int, default=1)
     parser.add_argument("--prefetch-factor", type=int, default=2)
     parser.add_argument("--peaks-per-window", type=int, default=6)
@@ -120,7 +120,7 @@ def main():
     meter, step = Meter(len(loader), args.batch_size), 0
     for epoch in range(args.epochs):
         for views in loader:
-            loss = nt_xent(model(views[:, :1]), model(views[:, 1:]), 0.1)
+            loss = nt_xent(*model(views.transpose(0, 1).flatten(0, 1)).chunk(2), 0.1)
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()

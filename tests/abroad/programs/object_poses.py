@@ -20,7 +20,7 @@ def gram_schmidt(six):
 class Renderer:
     """Splats the points of a surface that is sampled evenly."""
 
-    def __init__(self, points, size, candidates=16_000):
+    def __init__(self, points, size, candidates=6_000):
         rng = np.random.default_rng(6)
         eta, omega = rng.uniform(-np.pi / 2, np.pi / 2, candidates), rng.uniform(-np.pi, np.pi, candidates)
 
@@ -99,9 +99,9 @@ def main():
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--epoch-size", type=int, default=1024)
     parser.add_argument("--steps", type=int, default=352)
-    parser.add_argument("--points", type=int, default=2500)
+    parser.add_argument("--points", type=int, default=2000)
     parser.add_argument("--size", type=int, default=48)
-    parser.add_argument("--width", type=int, default=16)
+    parser.add_argument("--width", type=int, default=12)
     parser.add_argument("--num-workers", type=int, default=2)
     parser.add_argument("--prefetch-factor", type=int, default=2)
     parser.add_argument("--persistent-workers", action="store_true")

@@ -16,16 +16,16 @@ from torch.utils.data import DataLoader, Dataset
 class Config:
     patients: int = 6000
     vocabulary: int = 4000
-    max_codes: int = 512
+    max_codes: int = 256
     batching: str = "shuffled"
-    batch_size: int = 16
+    batch_size: int = 12
     num_workers: int = 1
     prefetch_factor: int = 2
-    dim: int = 64
-    heads: int = 4
+    dim: int = 48
+    heads: int = 2
     layers: int = 2
     lr: float = 3e-4
-    steps: int = 230
+    steps: int = 200
     report_every: int = 25
 
     @classmethod
@@ -39,7 +39,7 @@ class Config:
 class Histories(Dataset):
     def __init__(self, config):
         rng = np.random.default_rng(30)
-        lengths = np.clip(rng.lognormal(3.6, 0.9, config.patients), 5, 512).astype(int)
+        lengths = np.clip(rng.lognormal(3.4, 0.9, config.patients), 5, 256).astype(int)
         bounds = np.concatenate([[0], lengths.cumsum()])
         self.codes = torch.from_numpy(rng.zipf(1.3, bounds[-1]) % (config.vocabulary - 1) + 1)
         self.days = torch.from_numpy(rng.integers(0, 60, bounds[-1]).cumsum() % 4000)

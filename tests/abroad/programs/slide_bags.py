@@ -74,7 +74,7 @@ def main():
     ap.add_argument("--tiles", type=int, nargs=2, default=(64, 320), metavar=("LEAST", "MOST"))
     ap.add_argument("--tile-size", type=int, default=96)
     ap.add_argument("--width", type=int, default=48)
-    ap.add_argument("--epochs", type=int, default=4)
+    ap.add_argument("--epochs", type=int, default=3)
     ap.add_argument("--memory-gib", type=float, default=0.5)
     ap.add_argument("--accumulate", type=int, default=4)
     ap.add_argument("--adam", choices=["foreach", "fused"], default="foreach")
