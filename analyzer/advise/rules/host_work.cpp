@@ -102,6 +102,32 @@ void pin_batches(const RuleInput& input, HostWork& work) {
       pinned_bandwidth(*input.device), input.device->operations, enqueue_cost_ns(work.without));
 }
 
+// Made on the GPU, what the work ends in (noise, a mask) is not copied there.
+predict::EventFilter copies_of_results(const RuleInput& input, const HostWork& work,
+                                       const std::vector<predict::HostEvent>& events) {
+  std::vector<uint64_t> members;
+  for (size_t place : work.places)
+    for (; place < events.size() && copies(input, events[place], trace::RecordKind::CopyH2D, 1); ++place)
+      members.push_back(uint64_t{events[place].thread} << 32 | events[place].call);
+  std::ranges::sort(members);
+  return [members = std::move(members)](const predict::HostEvent& event) {
+    return std::ranges::binary_search(members, uint64_t{event.thread} << 32 | event.call);
+  };
+}
+
+// The fix leaves open whether the work moves to workers, whose result is copied, or to the GPU.
+void allow_for_copies(Finding& finding, const RuleInput& input, const HostWork& work) {
+  // Of a loader's batch it is the workers.
+  if (!finding.prediction || !finding.timeline || input.configured_loader()) return;
+  predict::StreamReplayInput uncopied = *finding.timeline;
+  predict::drop_with_operations(uncopied, copies_of_results(input, work, uncopied.events));
+  const auto best = stream_prediction(input, uncopied);
+  if (!best || best->value.low >= finding.prediction->value.low) return;
+  finding.prediction->value.low = best->value.low;
+  finding.prediction->speedup.high = best->speedup.high;
+  finding.prediction->assumptions.emplace_back("at best its result is made on the GPU, and not copied there");
+}
+
 HostWork find_host_work(const RuleInput& input, const HostGaps& gaps) {
   HostWork work{*input.assumed_streams};
   std::vector<predict::HostEvent>& events = work.without.events;
@@ -151,22 +177,36 @@ bool would_be_hidden(const RuleInput& input, const HostWork& work) {
   return predict::replay(running).step_ms <= predict::replay(work.without).step_ms * kLeastSpeedup;
 }
 
-bool is_waiting(const model::HostCall& call) {
-  return pauses(call.op_class);
+// Sleeps, waits for a child process, and what attribution found to be waiting for an answer.
+HostCalls waiting_calls(const RuleInput& input) {
+  if (input.process.training_thread >= input.process.threads.size()) return {};
+  const std::vector<model::HostCall>& calls = input.process.threads[input.process.training_thread].calls;
+  std::vector<bool> is_answer(calls.size());
+  for (const attribute::Slice& slice : input.rank.slices)
+    if (slice.category == Category::HostWait && slice.thread == input.process.training_thread &&
+        slice.call < calls.size())
+      is_answer[slice.call] = true;
+  return training_calls(input, [&](const model::HostCall& call) {
+    return pauses(call.op_class) || is_answer[size_t(&call - calls.data())];
+  });
 }
 
-bool mostly_sleeps(const RuleInput& input, const HostCalls& waits) {
-  const HostCalls sleeps =
-      training_calls(input, [](const model::HostCall& call) { return call.op_class == OpClass::Sleep; });
-  return 2 * sleeps.total_ns > waits.total_ns;
+bool mostly(const RuleInput& input, const HostCalls& waits, std::initializer_list<OpClass> classes) {
+  const HostCalls part = training_calls(input, [&](const model::HostCall& call) {
+    return std::ranges::find(classes, call.op_class) != classes.end();
+  });
+  return 2 * part.total_ns > waits.total_ns;
 }
 
 // The place is the wait's own: the CUDA call after it may be anywhere.
 void describe_waiting(Finding& finding, const RuleInput& input, const HostCalls& waits, double ms) {
-  finding.title =
-      fmt::format("Host work: the training thread sleeps or waits for a child process {:.3g} ms a step", ms);
-  finding.fix.summary = "Move the wait off the training thread, or do it every 50 steps";
-  finding.may_have_to_stay = mostly_sleeps(input, waits);
+  const bool is_network = mostly(input, waits, {OpClass::Receive, OpClass::Send, OpClass::Poll});
+  finding.title = fmt::format(
+      "Host work: the training thread {} {:.3g} ms a step",
+      is_network ? "waits for answers over the network" : "sleeps or waits for a child process", ms);
+  finding.fix.summary = is_network ? "Send it from another thread or process, or every 50 steps"
+                                   : "Move the wait off the training thread, or do it every 50 steps";
+  finding.may_have_to_stay = mostly(input, waits, {OpClass::Sleep});
   if (waits.call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, waits.call);
 }
@@ -190,20 +230,21 @@ std::optional<Finding> on_device(const RuleInput& input) {
   if (const auto seen = model::main_training_function(input.run, input.process, time))
     finding.fix.location = seen->frame.location();
   if (input.rank.share(Category::HostWait) > input.rank.share(Category::HostCompute))
-    describe_waiting(finding, input, training_calls(input, is_waiting), ms);
-  settle_with(finding, input, std::move(work.without), share);
+    describe_waiting(finding, input, waiting_calls(input), ms);
+  settle_with(finding, input, std::exchange(work.without, {}), share);
+  allow_for_copies(finding, input, work);
   return finding;
 }
 
 // Sleeping: a simulated environment, polling, rate limits.
 std::optional<Finding> on_cpu(const RuleInput& input) {
-  const HostCalls calls = training_calls(input, is_waiting);
+  const HostCalls calls = waiting_calls(input);
   const double share = calls.share(input);
   if (share < kLeastShare || calls.steps < kLeastTimes) return std::nullopt;
   const double steps = double(input.rank.steps.size()), ms = calls.total_ns / steps / 1e6;
   Finding finding = describe(input, share, calls.call);
   describe_waiting(finding, input, calls, ms);
-  finding.evidence = {{"sleeping or waiting for a child process", 100 * share, "% of the step"},
+  finding.evidence = {{"sleeping, or waiting for a child process or an answer", 100 * share, "% of the step"},
                       {"such a wait occurs in", 100 * double(calls.steps) / steps, "% of the steps"},
                       {"sleeping or waiting", ms, "ms a step"}};
   add_reported_range(finding, input, intervals_of(input, calls));
@@ -331,7 +372,9 @@ const Rule kHostWork{
     "than before its other launches. Launches at even distances are `launch-bound`; work that the launch "
     "queue would hide if the "
     "host did not wait for the GPU is `sync-per-step`. On a CPU job: the training thread sleeps, waits for "
-    "a child process, or was seen (stack samples) in a library that computes no model, such as scikit-learn, "
+    "a child process or for an answer over the network while a loader brings the data (a tracking server's), "
+    "or was seen (stack "
+    "samples) in a library that computes no model, such as scikit-learn, "
     "pandas or gymnasium, or in the script's own lines, from which it moved on within 25 us three times, "
     "called by "
     "the script and not by a module. On any job: a sampler that takes long to draw the indices of a batch, "
