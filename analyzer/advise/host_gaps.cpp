@@ -24,6 +24,25 @@ bool has_own_rule(const model::HostCall& call) {
          op_class == OpClass::GarbageCollection;
 }
 
+// Preparing an optimizer's first launch takes PyTorch milliseconds where there are many parameters: that is
+// no work of the script. By event, the part of the gap before a launch that is within an optimizer's step. 0
+// where the step calls the script back (a closure, as Lightning's), which other threads' launches show.
+std::vector<double> ns_in_optimizer(const RuleInput& input) {
+  const std::vector<HostEvent>& events = input.streams->events;
+  const auto calls_back = [&](const HostEvent& event) {
+    return event.thread != input.process.training_thread && event.op_count > 0 &&
+           input.streams->ops[event.first_op].is_of_optimizer;
+  };
+  if (std::ranges::any_of(events, calls_back)) return std::vector<double>(events.size(), 0);
+  std::vector<double> result =
+      ns_before_events(input, events, training_calls(input, [](const model::HostCall& call) {
+                         return call.op_class == OpClass::OptimizerStep;
+                       }));
+  for (size_t i = 0; i < events.size(); ++i)
+    if (events[i].op_class != OpClass::Launch) result[i] = 0;  // an optimizer on the CPU copies its results
+  return result;
+}
+
 // Numbers the places of a step: the calls of one function from one address, in order. A thread that loses its
 // core is late at another place in each step.
 class PlaceNumbers {
@@ -83,13 +102,14 @@ void HostGaps::note_launches() {
 void HostGaps::find_own_work() {
   const std::vector<HostEvent>& events = input_.streams->events;
   std::vector<double> work_ns = ns_before_events(input_, events, training_calls(input_, has_own_rule));
+  const std::vector<double> optimizing_ns = ns_in_optimizer(input_);
   std::vector<uint32_t> place_of(events.size());
   std::vector<uint32_t> long_gaps;  // by place
   PlaceNumbers places(input_);
   IdleGaps idle(input_);
   for (size_t i = 0; i < events.size(); ++i) {
     const IdleGap gap = idle.before(events[i]);
-    work_ns[i] = std::max(0.0, events[i].gap_ns - work_ns[i] - gap.delay_ns);
+    work_ns[i] = std::max(0.0, events[i].gap_ns - work_ns[i] - optimizing_ns[i] - gap.delay_ns);
     // Attribution knows what a long gap was: inside an operator of the framework, it is not the script's. The
     // delay is no part of it any more.
     const bool is_known = !input_.process.imported_from.empty() || work_ns[i] >= kLongDispatchNs;

@@ -59,10 +59,11 @@ void CpuJob::fill_wait(Tiling& tiling, Ns end, uint32_t call) {
   const bool is_data = thread_wait_.is_data_for_steps(thread_, call);
   // A thread that makes data and never blocks leaves no record; who answers a poll is another process.
   const bool is_poll = view_.call(thread_, call).op_class == OpClass::Poll;
-  const Category otherwise = is_data && is_poll ? Category::InputUnknown
-                             : is_data          ? Category::InputTransform
-                             : is_for_result    ? Category::HostCompute
-                                                : Category::Compute;
+  const Category otherwise = is_data && is_poll         ? Category::InputUnknown
+                             : is_data                  ? Category::InputTransform
+                             : is_for_result && is_poll ? Category::HostWait
+                             : is_for_result            ? Category::HostCompute
+                                                        : Category::Compute;
   if (producer == kNone) return tiling.fill(end, {otherwise, thread_, call});
   const Activity& activity = view_.activity(producer);
   for (size_t i = activity.index_at(tiling.cursor()); tiling.cursor() < end; ++i) {

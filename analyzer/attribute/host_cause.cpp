@@ -43,6 +43,13 @@ Category category_of_read(const ProcessView& view, uint32_t thread, uint32_t cal
   return filesystem == kPipe || filesystem == kSocket ? Category::InputUnknown : Category::InputIo;
 }
 
+// Of a single process, which has no peers: the data that it trains on. Where a loader brings those, it is the
+// answer of a tracking server or an environment. How much is received does not tell: a server that takes
+// long sends the head of its answer first, and then the data in calls too short to be recorded.
+Category category_of_receive(const ProcessView& view) {
+  return view.takes_batches() ? Category::HostWait : Category::InputIo;
+}
+
 }  // namespace
 
 Category category_of_call(const ProcessView& view, uint32_t thread, uint32_t call) {
@@ -70,10 +77,11 @@ Category category_of_call(const ProcessView& view, uint32_t thread, uint32_t cal
     case OpClass::PointToPoint:
     case OpClass::CommGroup:
     case OpClass::CommLife:
-    case OpClass::Send:
       return Category::CommHost;
-    case OpClass::Receive:  // a single process has no peer: what it receives is data
-      return view.process().world_size > 1 ? Category::CommHost : Category::InputIo;
+    case OpClass::Send:
+      return view.process().world_size > 1 ? Category::CommHost : Category::HostWait;
+    case OpClass::Receive:
+      return view.process().world_size > 1 ? Category::CommHost : category_of_receive(view);
     case OpClass::Write:
     case OpClass::Flush:
     case OpClass::Checkpoint:

@@ -134,6 +134,9 @@ void HostWalk::fill_wait(Tiling& tiling, Ns end, uint32_t thread, uint32_t call,
     case WaitKind::kInterpreterLock:
       cause.category = Category::Gil;
       break;
+    case WaitKind::kAnswer:
+      cause.category = Category::HostWait;
+      break;
     case WaitKind::kUnknown:
       break;
   }

@@ -50,6 +50,12 @@ OwnTime own_time(Ns own_ns, Ns cpu_ns, Ns run_delay_ns) {
   return {std::min(delayed, run_delay_ns), std::max<Ns>(0, own_ns - running)};
 }
 
+bool ProcessView::takes_batches() const {
+  return std::ranges::any_of(process_.loaders, [this](const model::Loader& loader) {
+    return loader.thread == training_thread() || loader.thread == kNone;
+  });
+}
+
 ProcessView::ProcessView(const model::Run& run, uint32_t process)
     : run_(run), process_(run.processes[process]), activities_(process_.threads.size()) {
   index_threads();

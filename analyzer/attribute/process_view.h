@@ -37,6 +37,9 @@ class ProcessView {
   const model::HostCall& call(uint32_t thread, uint32_t call) const {
     return process_.threads[thread].calls[call];
   }
+  // A loader is seen, and the thread that trains takes its batches itself: waits elsewhere are not for data.
+  // False where another thread iterates the loader and hands the batches on.
+  bool takes_batches() const;
   // A compiler made it (model/compiler.h): whatever it does or waits for is compiling.
   bool is_compiling(uint32_t thread, uint32_t call) const {
     return model::is_in_compiler(run_, process_.threads[thread], process_.threads[thread].calls[call]);

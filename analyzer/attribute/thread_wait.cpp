@@ -77,13 +77,6 @@ ThreadWait::Producer ThreadWait::producing_at(uint32_t waker, Ns time) {
   return {waker, {own.begin, until, own.call}};
 }
 
-bool ThreadWait::training_takes_batches() const {
-  const std::vector<model::Loader>& loaders = view_.process().loaders;
-  return std::any_of(loaders.begin(), loaders.end(), [this](const model::Loader& loader) {
-    return loader.thread == view_.training_thread() || loader.thread == kNone;
-  });
-}
-
 std::optional<bool> ThreadWait::stack_waits_for_a_result(uint32_t thread, const HostCall& call) {
   const std::string* text = model::stack_of(view_.run(), view_.thread(thread), call);
   if (!text) return std::nullopt;
@@ -166,7 +159,8 @@ WaitKind ThreadWait::kind(uint32_t thread, uint32_t call, uint32_t producer) {
   if (for_lock && takes_batches) return WaitKind::kInterpreterLock;
   if (leads_to_input_copy(thread, call)) return WaitKind::kData;
   if (for_lock) return WaitKind::kInterpreterLock;
-  if (takes_batches) return WaitKind::kUnknown;
+  const bool is_poll = view_.call(thread, call).op_class == trace::OpClass::Poll;
+  if (takes_batches) return is_poll ? WaitKind::kAnswer : WaitKind::kUnknown;
   return producer != kNone || recurs(thread, operation) ? WaitKind::kData : WaitKind::kUnknown;
 }
 

@@ -13,7 +13,8 @@
 
 namespace gpuwatch::attribute {
 
-enum class WaitKind { kData, kInterpreterLock, kUnknown };
+// kAnswer: from another process, and no data.
+enum class WaitKind { kData, kInterpreterLock, kAnswer, kUnknown };
 
 class ThreadWait {
  public:
@@ -42,9 +43,7 @@ class ThreadWait {
   };
   Producer producing_at(uint32_t waker, model::Ns time);
 
-  // A loader is seen, and the thread that trains takes its batches itself: waits elsewhere are not for data.
-  // False where another thread iterates the loader and hands the batches on.
-  bool training_takes_batches() const;
+  bool training_takes_batches() const { return view_.takes_batches(); }
 
   // Python's own way to wait for another thread: its stack says so, or that of most calls of this operation.
   bool is_for_a_result(uint32_t thread, uint32_t call);

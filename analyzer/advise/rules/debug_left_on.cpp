@@ -87,7 +87,7 @@ const DebugSetting kSettings[] = {
      Needs::kDevice,
      "deterministic kernels are slower, and some operations wait for the GPU",
      "call torch.use_deterministic_algorithms(False)",
-     {kHost}},
+     {}},  // left on for repeatable results: nothing shows that it, and not the script, makes the host wait
     {"TORCH_SHOW_CPP_STACKTRACES",
      "*",
      Needs::kNothing,

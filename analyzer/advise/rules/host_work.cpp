@@ -102,12 +102,12 @@ void pin_batches(const RuleInput& input, HostWork& work) {
       pinned_bandwidth(*input.device), input.device->operations, enqueue_cost_ns(work.without));
 }
 
-// Work on what it fetched from the GPU right before: what it takes back there right after goes with it where
-// it is done on the GPU, or every 50 steps. An optimizer in host memory: 149 ms without its own time, and 111
-// ms on the GPU. What only goes there is a batch, which is needed wherever it is made.
-predict::StreamReplayInput without_round_trips(const RuleInput& input, const HostWork& work) {
+// Its copies that may go with it. Made on the GPU, what it ends in (noise, a mask) is not copied there; a
+// loader's batch is, wherever it is made. Nor is anything copied either way for work on what it fetched right
+// before: of 353 ms a step an optimizer in host memory left 149 without its own time, and 111 on the GPU.
+std::vector<bool> copies_with(const RuleInput& input, const HostWork& work) {
   const std::vector<predict::HostEvent>& events = input.assumed_streams->events;
-  std::vector<bool> drops(events.size());
+  std::vector<bool> goes(events.size());
   for (const size_t place : work.places) {
     size_t first = place, last = place;
     bool fetches = false;
@@ -118,27 +118,27 @@ predict::StreamReplayInput without_round_trips(const RuleInput& input, const Hos
     };
     while (first > 0 && fetch(events[first - 1])) --first;
     while (last < events.size() && copies(input, events[last], trace::RecordKind::CopyH2D, 1)) ++last;
-    if (fetches) std::fill(drops.begin() + ptrdiff_t(first), drops.begin() + ptrdiff_t(last), true);
+    if (!fetches) first = place;
+    if (fetches || !input.configured_loader())
+      std::fill(goes.begin() + ptrdiff_t(first), goes.begin() + ptrdiff_t(last), true);
   }
-  predict::StreamReplayInput at_best = work.without;
-  const predict::HostEvent* const begin = at_best.events.data();
-  predict::drop_with_operations(
-      at_best, [&](const predict::HostEvent& event) { return drops[size_t(&event - begin)]; });
-  return at_best;
+  return goes;
 }
 
-void settle_device_work(Finding& finding, const RuleInput& input, HostWork work, double share) {
-  const predict::StreamReplayInput at_best = without_round_trips(input, work);
-  const double best_ms = predict::replay(at_best).step_ms, worst_ms = predict::replay(work.without).step_ms;
-  settle_with(finding, input, std::move(work.without), share);
-  if (!finding.prediction || worst_ms < best_ms * kLeastSpeedup) return;
-  const auto best = stream_prediction(input, at_best);
-  if (best) finding.prediction = predict::between(*best, *finding.prediction);
-  if (finding.prediction)
-    finding.prediction->assumptions.emplace_back(
-        "the copies from and to the GPU around this work stay at the high end and go with it at the low end");
-  else
-    finding.ceiling_speedup = input.assumed_step_ms / best_ms;
+// The fix leaves open whether the work moves to another process, or to the GPU, or is done less often.
+void allow_for_copies(Finding& finding, const RuleInput& input, const HostWork& work) {
+  if (!finding.prediction || !finding.timeline) return;
+  const std::vector<bool> goes = copies_with(input, work);
+  predict::StreamReplayInput uncopied = *finding.timeline;
+  const predict::HostEvent* const begin = uncopied.events.data();
+  predict::drop_with_operations(
+      uncopied, [&](const predict::HostEvent& event) { return goes[size_t(&event - begin)]; });
+  const auto best = stream_prediction(input, uncopied);
+  if (!best || best->value.low >= finding.prediction->value.low) return;
+  finding.prediction->value.low = best->value.low;
+  finding.prediction->speedup.high = best->speedup.high;
+  finding.prediction->assumptions.emplace_back(
+      "the copies from and to the GPU around this work stay, and at best go with it");
 }
 
 HostWork find_host_work(const RuleInput& input, const HostGaps& gaps) {
@@ -192,22 +192,36 @@ bool would_be_hidden(const RuleInput& input, const HostWork& work) {
   return predict::replay(running).step_ms <= predict::replay(work.without).step_ms * kLeastSpeedup;
 }
 
-bool is_waiting(const model::HostCall& call) {
-  return pauses(call.op_class);
+// Sleeps, waits for a child process, and what attribution found to be waiting for an answer.
+HostCalls waiting_calls(const RuleInput& input) {
+  if (input.process.training_thread >= input.process.threads.size()) return {};
+  const std::vector<model::HostCall>& calls = input.process.threads[input.process.training_thread].calls;
+  std::vector<bool> is_answer(calls.size());
+  for (const attribute::Slice& slice : input.rank.slices)
+    if (slice.category == Category::HostWait && slice.thread == input.process.training_thread &&
+        slice.call < calls.size())
+      is_answer[slice.call] = true;
+  return training_calls(input, [&](const model::HostCall& call) {
+    return pauses(call.op_class) || is_answer[size_t(&call - calls.data())];
+  });
 }
 
-bool mostly_sleeps(const RuleInput& input, const HostCalls& waits) {
-  const HostCalls sleeps =
-      training_calls(input, [](const model::HostCall& call) { return call.op_class == OpClass::Sleep; });
-  return 2 * sleeps.total_ns > waits.total_ns;
+bool mostly(const RuleInput& input, const HostCalls& waits, std::initializer_list<OpClass> classes) {
+  const HostCalls part = training_calls(input, [&](const model::HostCall& call) {
+    return std::ranges::find(classes, call.op_class) != classes.end();
+  });
+  return 2 * part.total_ns > waits.total_ns;
 }
 
 // The place is the wait's own: the CUDA call after it may be anywhere.
 void describe_waiting(Finding& finding, const RuleInput& input, const HostCalls& waits, double ms) {
-  finding.title =
-      fmt::format("Host work: the training thread sleeps or waits for a child process {:.3g} ms a step", ms);
-  finding.fix.summary = "Move the wait off the training thread, or do it every 50 steps";
-  finding.may_have_to_stay = mostly_sleeps(input, waits);
+  const bool is_network = mostly(input, waits, {OpClass::Receive, OpClass::Send, OpClass::Poll});
+  finding.title = fmt::format(
+      "Host work: the training thread {} {:.3g} ms a step",
+      is_network ? "waits for answers over the network" : "sleeps or waits for a child process", ms);
+  finding.fix.summary = is_network ? "Send it from another thread or process, or every 50 steps"
+                                   : "Move the wait off the training thread, or do it every 50 steps";
+  finding.may_have_to_stay = mostly(input, waits, {OpClass::Sleep});
   if (waits.call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, waits.call);
 }
@@ -231,20 +245,21 @@ std::optional<Finding> on_device(const RuleInput& input) {
   if (const auto seen = model::main_training_function(input.run, input.process, time))
     finding.fix.location = seen->frame.location();
   if (input.rank.share(Category::HostWait) > input.rank.share(Category::HostCompute))
-    describe_waiting(finding, input, training_calls(input, is_waiting), ms);
-  settle_device_work(finding, input, std::move(work), share);
+    describe_waiting(finding, input, waiting_calls(input), ms);
+  settle_with(finding, input, std::exchange(work.without, {}), share);
+  allow_for_copies(finding, input, work);
   return finding;
 }
 
 // Sleeping: a simulated environment, polling, rate limits.
 std::optional<Finding> on_cpu(const RuleInput& input) {
-  const HostCalls calls = training_calls(input, is_waiting);
+  const HostCalls calls = waiting_calls(input);
   const double share = calls.share(input);
   if (share < kLeastShare || calls.steps < kLeastTimes) return std::nullopt;
   const double steps = double(input.rank.steps.size()), ms = calls.total_ns / steps / 1e6;
   Finding finding = describe(input, share, calls.call);
   describe_waiting(finding, input, calls, ms);
-  finding.evidence = {{"sleeping or waiting for a child process", 100 * share, "% of the step"},
+  finding.evidence = {{"sleeping, or waiting for a child process or an answer", 100 * share, "% of the step"},
                       {"such a wait occurs in", 100 * double(calls.steps) / steps, "% of the steps"},
                       {"sleeping or waiting", ms, "ms a step"}};
   add_reported_range(finding, input, intervals_of(input, calls));
@@ -372,7 +387,9 @@ const Rule kHostWork{
     "than before its other launches. Launches at even distances are `launch-bound`; work that the launch "
     "queue would hide if the "
     "host did not wait for the GPU is `sync-per-step`. On a CPU job: the training thread sleeps, waits for "
-    "a child process, or was seen (stack samples) in a library that computes no model, such as scikit-learn, "
+    "a child process or for an answer over the network while a loader brings the data (a tracking server's), "
+    "or was seen (stack "
+    "samples) in a library that computes no model, such as scikit-learn, "
     "pandas or gymnasium, or in the script's own lines, from which it moved on within 25 us three times, "
     "called by "
     "the script and not by a module. On any job: a sampler that takes long to draw the indices of a batch, "

@@ -5,6 +5,7 @@
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/host_gaps.h"
+#include "analyzer/advise/launch_sources.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/remedy_words.h"
@@ -12,7 +13,9 @@
 #include "analyzer/advise/short_operations.h"
 #include "analyzer/advise/sync_places.h"
 #include "analyzer/attribute/device_work.h"
+#include "analyzer/io/printable.h"
 #include "analyzer/model/quantile.h"
+#include "analyzer/predict/merged_launches.h"
 
 namespace gpuwatch::advise {
 
@@ -33,6 +36,9 @@ constexpr double kGraphKernelGapNs = 1e3;
 // and 62 to 129 launches. These two constants give 36, 37, 50, 54, 59 and 84.
 constexpr double kCompiledLaunches = 30, kCompiledShare = 0.15;
 constexpr double kLeastOfKept = 0.5, kMostOfKept = 1.5;
+// PyTorch's multi_tensor_apply, of which fused and foreach optimizers are made, takes 30 to 110 tensors a
+// launch (aten/src/ATen/native/cuda/MultiTensorApply.cuh).
+constexpr double kTensorsALaunch = 30;
 
 constexpr Threshold kThresholds[] = {
     {"GPU idle while the host launches kernels", kLeastShare, "of the step",
@@ -52,6 +58,8 @@ constexpr Threshold kThresholds[] = {
      "measured with six models and PyTorch 2.13"},
     {"host overhead left by torch.compile, growing part", kCompiledShare, "of the launch time",
      "same measurement; the interval spans 0.5x to 1.5x the sum of both parts"},
+    {"tensors that one launch of a fused or foreach operation takes", kTensorsALaunch, "tensors",
+     "30 to 110 in PyTorch; what remains of the launches of a loop over parameters or samples"},
     {"waits for the GPU, with which `sync-per-step` comes first", kWaitsLikeBlocking, "of the launches",
      "then the queue is empty at each launch because of them"},
     kWidestPrediction,
@@ -64,8 +72,10 @@ constexpr Threshold kThresholds[] = {
 // remains, and the overhead of torch.compile.
 class Captured {
  public:
-  Captured(const RuleInput& input, const HostGaps& gaps, bool by_compiler)
-      : input_(input), gaps_(gaps), by_compiler_(by_compiler) {}
+  Captured(const RuleInput& input, const HostGaps& gaps) : input_(input), gaps_(gaps) {}
+  // By torch.compile(model), which leaves the launches of these as they are.
+  Captured(const RuleInput& input, const HostGaps& gaps, const std::vector<LaunchSource>& left_alone)
+      : input_(input), gaps_(gaps), left_alone_(&left_alone) {}
 
   predict::StreamReplayInput expected() const { return captured(1, kRecurs, kGraphKernelGapNs); }
 
@@ -89,20 +99,84 @@ class Captured {
   predict::StreamReplayInput captured(double of_kept, double recurs, double gap_ns) const {
     predict::Capture capture{
         .longest_gap_ns = gaps_.longest_dispatch_ns(), .recurring_share = recurs, .kernel_gap_ns = gap_ns};
-    if (by_compiler_) {
+    predict::StreamReplayInput changed = *input_.assumed_streams;
+    if (left_alone_) {
       capture.with_optimizer = false;
       capture.kept_launches = kCompiledLaunches * of_kept;
       capture.kept_share = kCompiledShare * of_kept;
+      leave_alone(changed);
     }
-    predict::StreamReplayInput changed = *input_.assumed_streams;
     predict::capture_launches(changed, capture);
+    return changed;
+  }
+
+  void leave_alone(predict::StreamReplayInput& recording) const {
+    for (const LaunchSource& source : *left_alone_) {
+      const predict::EventFilter is_of_source = is_one_of(source.members);
+      for (const predict::HostEvent& event : recording.events)
+        for (uint32_t i = 0; i < event.op_count && is_of_source(event); ++i)
+          recording.ops[event.first_op + i].is_of_optimizer = true;  // as those of an optimizer
+    }
+  }
+
+  const RuleInput& input_;
+  const HostGaps& gaps_;
+  const std::vector<LaunchSource>* left_alone_ = nullptr;
+};
+
+// The replay of a step in which few operations on all tensors make the launches of one source. The interval
+// spans what the kernels then take: as long as before, or next to nothing.
+class Merged {
+ public:
+  Merged(const RuleInput& input, const HostGaps& gaps, const LaunchSource& source)
+      : input_(input), gaps_(gaps), source_(source) {}
+
+  const LaunchSource& source() const { return source_; }
+  predict::StreamReplayInput expected() const { return merged(true); }
+  double speedup() const { return input_.assumed_step_ms / predict::replay(expected()).step_ms; }
+
+  // Of a loss the backward pass becomes shorter, too, by an unknown part.
+  std::optional<predict::Prediction> prediction() const {
+    if (source_.is_of_loss) return std::nullopt;
+    auto result = stream_prediction(input_, expected());
+    const auto low = stream_prediction(input_, merged(false));
+    if (!result || !low) return std::nullopt;
+    result->value.low = std::min(result->value.low, low->value.low);
+    result->speedup.high = std::max(result->speedup.high, low->speedup.high);
+    return result;
+  }
+
+  double bound() const {
+    predict::StreamReplayInput best = merged(false);
+    predict::merge_launches(best, is_one_of(source_.backward),
+                            {.longest_gap_ns = gaps_.longest_dispatch_ns(), .keeps_kernels = false});
+    return ceiling_without(input_, 1 - predict::replay(best).step_ms / input_.assumed_step_ms, best);
+  }
+
+ private:
+  predict::StreamReplayInput merged(bool keeps_kernels) const {
+    predict::StreamReplayInput changed = *input_.assumed_streams;
+    predict::merge_launches(changed, is_one_of(source_.members),
+                            {.longest_gap_ns = gaps_.longest_dispatch_ns(),
+                             .kept_share = 1 / kTensorsALaunch,
+                             .keeps_kernels = keeps_kernels});
     return changed;
   }
 
   const RuleInput& input_;
   const HostGaps& gaps_;
-  const bool by_compiler_;
+  const LaunchSource& source_;
 };
+
+std::optional<Merged> best_merged(const RuleInput& input, const HostGaps& gaps,
+                                  const std::vector<LaunchSource>& sources) {
+  std::optional<Merged> best;
+  for (const LaunchSource& source : sources) {
+    const Merged merged(input, gaps, source);
+    if (!best || merged.speedup() > best->speedup()) best.emplace(merged);
+  }
+  return best && best->speedup() >= kLeastSpeedup ? best : std::nullopt;
+}
 
 // The kernel launches of the recorded steps, and how long their kernels took.
 struct Launches {
@@ -160,6 +234,68 @@ void name_graph(Finding& finding, bool is_torch) {
         "back)");
 }
 
+// PyTorch's own, by their files in torch/optim.
+bool can_be_fused(const std::string& file) {
+  return std::ranges::any_of(
+      std::initializer_list<const char*>{"/adam.py", "/adamw.py", "/sgd.py", "/adagrad.py"},
+      [&](const char* name) { return file.ends_with(name); });
+}
+
+void name_optimizer(Finding& finding, const LaunchSource& source) {
+  const std::string& file = source.function.file;
+  const bool is_torchs = file.empty() || file.find("/torch/optim/") != std::string::npos;
+  if (is_torchs) {
+    const char* setting = file.empty() || can_be_fused(file) ? "fused=True" : "foreach=True";
+    finding.fix.change = StreamChange{StreamEdit::kCaptureLaunches, "optimizer", setting};
+    finding.fix.summary =
+        fmt::format("Set {} in the optimizer: one launch for many parameters in place of {:.0f} a step",
+                    setting, source.a_step);
+    return;
+  }
+  const std::string function = io::printable(source.function.function);
+  finding.fix.change = StreamChange{StreamEdit::kCaptureLaunches, "optimizer", "foreach"};
+  finding.fix.summary = fmt::format(
+      "Write {} with torch._foreach_ functions, which take all parameters at once, or use an optimizer that "
+      "does (fused=True)",
+      function);
+}
+
+std::string place_words(const LaunchSource& source) {
+  const std::string& function = source.function.function;
+  if (source.is_optimizer) return "the optimizer";
+  return function.empty() || function.front() == '<' ? "the script" : io::printable(function) + "()";
+}
+
+void name_own_code(Finding& finding, const LaunchSource& source) {
+  finding.fix.change = StreamChange{StreamEdit::kCaptureLaunches, "operations", "fewer"};
+  finding.fix.summary = fmt::format(
+      "Launch less in {}: torch._foreach_ functions on the list in place of a loop over tensors, one "
+      "operation "
+      "on the batch in place of a loop over samples",
+      place_words(source));
+}
+
+void name_source(Finding& finding, const Merged& merged,
+                 const std::optional<predict::Prediction>& prediction) {
+  const LaunchSource& source = merged.source();
+  if (source.is_optimizer)
+    name_optimizer(finding, source);
+  else
+    name_own_code(finding, source);
+  finding.title += fmt::format(", {:.0f} of them in {}", source.a_step, place_words(source));
+  finding.fix.location = source.line.file.empty() ? "" : source.line.location();
+  finding.evidence.insert(finding.evidence.begin() + 1, {"of them there", source.a_step, "a step"});
+  finding.prediction = prediction;
+  if (!prediction) {
+    finding.ceiling_speedup = merged.bound();
+    return;
+  }
+  finding.timeline = std::make_shared<const predict::StreamReplayInput>(merged.expected());
+  finding.prediction->assumptions.push_back(
+      fmt::format("one launch takes {:.0f} tensors, and the kernels take as long as before (at best no time)",
+                  kTensorsALaunch));
+}
+
 // A step of CUDA graphs has few launches to save: what the host does for each is the same for any batch.
 Finding of_graphs(const RuleInput& input, const HostGaps& gaps, double lost) {
   Finding finding = make_finding(kLaunchBound, input, lost);
@@ -197,8 +333,9 @@ void name_remedy(Finding& finding, const RuleInput& input, RemedyWords words) {
 void predict_gain(Finding& finding, const RuleInput& input, const HostGaps& gaps) {
   if (auto words = remedy_words(input.process, Remedy::kFewerLaunches))
     return name_remedy(finding, input, std::move(*words));
-  const Captured graph(input, gaps, false), compiler(input, gaps, true);
   const bool is_torch = speaks_torch(input.process);
+  const std::vector<LaunchSource> sources = is_torch ? launch_sources(input) : std::vector<LaunchSource>();
+  const Captured graph(input, gaps), compiler(input, gaps, sources);
   const bool is_measured = !is_torch || gaps.median_dispatch_ns() <= kMeasuredDispatchNs;
   const auto by_graph = is_measured ? graph.prediction() : std::nullopt;
   const auto by_compiler = is_torch && is_measured && !gaps.has_graphs() && compiler.is_worth_it()
@@ -207,6 +344,11 @@ void predict_gain(Finding& finding, const RuleInput& input, const HostGaps& gaps
   // Name torch.compile only if it certainly gains, or if no graph can be predicted.
   const bool names_compiler =
       by_compiler ? by_compiler->speedup.low >= 1 : is_torch && !by_graph && !gaps.has_graphs();
+  const auto merged = best_merged(input, gaps, sources);
+  const auto by_source = merged ? merged->prediction() : std::nullopt;
+  const double compiled = by_compiler && names_compiler ? by_compiler->speedup.expected : 1;
+  if (merged && merged->speedup() >= compiled && (!by_source || by_source->speedup.low >= 1))
+    return name_source(finding, *merged, by_source);
   finding.prediction = names_compiler ? by_compiler : by_graph;
   if (names_compiler)
     name_compiler(finding, by_graph);
@@ -237,7 +379,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (gaps.launches_graphs()) return of_graphs(input, gaps, lost);
   const Launches launches = launches_of(input);
   if (launches.a_step < kLeastLaunches) return std::nullopt;
-  if (!Captured(input, gaps, false).is_worth_it() || is_held_back(input)) return std::nullopt;
+  if (!Captured(input, gaps).is_worth_it() || is_held_back(input)) return std::nullopt;
 
   Finding finding = make_finding(kLaunchBound, input, lost);
   finding.title =
@@ -270,6 +412,9 @@ const Rule kLaunchBound{
     "times.",
     "`torch.compile(mode=\"reduce-overhead\")`, whose own overhead is part of the prediction. Where that "
     "overhead is as long as the launches (small models), or outside PyTorch: a CUDA graph of the whole step. "
+    "Where the optimizer or a function of the script (a loop over parameters, over samples) launches more "
+    "than "
+    "the compiler would take away: `fused=True`, `torch._foreach_` functions, one operation on the batch. "
     "In TensorFlow `tf.function(jit_compile=True)`, in JAX one `jax.jit` for the whole step; their gain is "
     "an upper bound. "
     "Fused and foreach optimizers launch fewer kernels. A step that already runs as CUDA graphs needs a "

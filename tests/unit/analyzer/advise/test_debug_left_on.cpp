@@ -26,10 +26,8 @@ TEST(DebugLeftOn, ComesBeforeItsSymptoms) {
   const Diagnosis quiet = diagnose(job.run, job.ranks);
   ASSERT_NE(first_complaint(quiet.findings), nullptr);
   EXPECT_EQ(first_complaint(quiet.findings)->bottleneck, attribute::Bottleneck::Host);
-  for (const auto& [fact, value] : {std::pair{"CUDA_LAUNCH_BLOCKING", "1"},
-                                    {"anomaly_mode", "on"},
-                                    {"deterministic_algorithms", "on"},
-                                    {"profiler", "on"}}) {
+  for (const auto& [fact, value] :
+       {std::pair{"CUDA_LAUNCH_BLOCKING", "1"}, {"anomaly_mode", "on"}, {"profiler", "on"}}) {
     test::Job slowed = job;
     slowed.process().facts[fact] = value;
     const Diagnosis diagnosis = diagnose(slowed.run, slowed.ranks);
@@ -39,6 +37,17 @@ TEST(DebugLeftOn, ComesBeforeItsSymptoms) {
     for (const Finding& finding : diagnosis.findings)
       EXPECT_FALSE(finding.id == "host-work" && (finding.prediction || finding.ceiling_speedup)) << fact;
   }
+}
+
+// Who wants repeatable results and reads the loss in each step gains by not reading it.
+TEST(DebugLeftOn, DeterministicAlgorithmsComeAfterTheScriptsOwnWaits) {
+  const Action sync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true};
+  test::Job job = test::make_device_job({{.gap_us = 300, .device_us = 500}, sync}, kSteps);
+  test::set_shares(job, {{Category::Sync, 0.37}});
+  job.process().facts["deterministic_algorithms"] = "on";
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  EXPECT_EQ(first_complaint(diagnosis.findings)->id, "sync-per-step");
+  EXPECT_NE(find(diagnosis, "debug-left-on"), nullptr);
 }
 
 // A loader that cannot keep up is no symptom of it.

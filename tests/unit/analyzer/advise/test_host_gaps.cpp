@@ -58,6 +58,41 @@ TEST(HostGaps, EvenGapsOutsideOfAFrameworkGoWithAGraph) {
   expect_achieved(finding, graph);
 }
 
+// torch.optim groups the parameters first: 3 ms of 640 of them. The script cannot move that elsewhere.
+TEST(HostGaps, PreparingTheOptimizersFirstLaunchIsNotTheScripts) {
+  std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 10});
+  step[40] = {.op_class = OpClass::OptimizerStep, .cost_us = 0};
+  step[41].gap_us = 700;
+  const auto with_optimizer = [&](size_t first_us) {
+    test::Job job = job_of(step, {{Category::LaunchDispatch, 0.6}}, true);
+    std::vector<model::HostCall>& calls = job.process().threads[0].calls;
+    for (size_t i = 40; i < calls.size(); i += 50) {
+      calls[i].begin += model::Ns(first_us) * 1000;
+      calls[i].end = calls[i + 9].end;
+    }
+    return job;
+  };
+  EXPECT_FALSE(find(with_optimizer(0), "host-work"));
+  EXPECT_TRUE(find(with_optimizer(600), "host-work")) << "most of it is before the optimizer";
+}
+
+// torch.randn(size).to("cuda"): made on the GPU it is not copied, made by a worker it is.
+TEST(HostGaps, WorkThatEndsInACopyMayTakeItAlong) {
+  const Action work{.op_class = OpClass::Copy,
+                    .gap_us = 3000,
+                    .device_us = 200,
+                    .waits = true,
+                    .kind = trace::RecordKind::CopyH2D,
+                    .pageable = true,
+                    .bytes = 4 << 20},
+      kernel{.device_us = 1000};
+  const auto finding = find(job_of({work, kernel}, {{Category::HostCompute, 0.7}}, true), "host-work");
+  Action copy = work;
+  copy.gap_us = 0;
+  expect_achieved(finding, {copy, kernel});
+  expect_achieved(finding, {kernel});
+}
+
 TEST(HostGaps, OnePlaceThatTakesLongerIsTheScripts) {
   std::vector<Action> step(50, Action{.gap_us = 8, .cost_us = 4, .device_us = 10});
   step[20].gap_us = 700;

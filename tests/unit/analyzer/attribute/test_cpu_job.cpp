@@ -255,6 +255,15 @@ TEST_F(CpuJobTest, WhatASingleProcessReceivesIsData) {
   EXPECT_EQ(attribute(0, {us(1000)}).time(Category::CommHost), us(200));
 }
 
+// A tracking server confirms what was logged, while a loader brings the data.
+TEST_F(CpuJobTest, AnAnswerNextToALoaderIsNoData) {
+  call(main_, OpClass::Receive, us(100), us(300));
+  const auto waiting = [&] { return attribute(0, {us(1000)}).time(Category::HostWait); };
+  EXPECT_EQ(waiting(), 0);
+  process().loaders.emplace_back().thread = main_;
+  EXPECT_EQ(waiting(), us(200));
+}
+
 // A generator that asks a server for each batch: urllib polls its socket with a timeout.
 TEST_F(QueueTest, WaitingForASocketIsInput) {
   run.texts[7] = library_ + "socket.py:706 SocketIO.readinto\n" + library_ +
