@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "analyzer/model/quantile.h"
 #include "analyzer/predict/hand_over.h"
@@ -226,14 +227,37 @@ double start_ms(const Restart& restart) {
 
 }  // namespace
 
-// A second loader (validation) feeds no recorded step, or few.
+// A second loader (validation) feeds no recorded step, or few, of which it may be all that feeds them: then
+// the script makes its training data otherwise. Of several that feed the steps (a labeled and an unlabeled
+// set zipped, a GAN's two, tasks by turns) it is the one that training waits for longest: a setting of the
+// others gains nothing.
 uint32_t main_loader(const model::Run& run, const RankAttribution& rank) {
   const Process& process = run.processes.at(rank.process);
-  std::vector<size_t> batches(process.loaders.size());
-  for (const LoaderEpoch& epoch : process.epochs)
-    if (epoch.loader < batches.size()) batches[epoch.loader] += counted_batches(rank, epoch);
-  auto most = std::max_element(batches.begin(), batches.end());
-  return most == batches.end() || *most == 0 ? model::kNone : uint32_t(most - batches.begin());
+  std::vector<Use> uses(process.loaders.size());
+  for (const LoaderEpoch& epoch : process.epochs) {
+    if (epoch.loader >= uses.size()) continue;
+    Use& use = uses[epoch.loader];
+    for (const Batch& batch : epoch.batches) {
+      const auto* step = was_taken(batch) ? step_at(rank, batch.next.begin) : nullptr;
+      if (!step) continue;
+      use.steps += std::exchange(use.last, step) != step;
+      use.waited_ns += double(batch.next.length());
+    }
+  }
+  uint32_t main = model::kNone;
+  const auto most = std::ranges::max_element(uses, {}, &Use::steps);
+  for (uint32_t loader = 0; loader < uses.size(); ++loader) {
+    const Use& use = uses[loader];
+    if (use.steps == 0 || kSeldom * use.steps < rank.steps.size() || 2 * use.steps < most->steps) continue;
+    if (main == model::kNone || use.waited_ns > uses[main].waited_ns) main = loader;
+  }
+  return main;
+  constexpr size_t kSeldom = 10;  // one of so many steps
+  struct Use {
+    size_t steps = 0;
+    double waited_ns = 0;
+    const attribute::StepAttribution* last = nullptr;
+  };
 }
 
 std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const RankAttribution& rank) {
