@@ -208,7 +208,7 @@ void add_epochs(const model::Run& run, const RankAttribution& rank, uint32_t loa
     recorded.is_whole = last_next_of(*epoch, next_start, ends) != nullptr;
     const std::optional<double> own_ns = own_restart_ns(rank, *epoch, ends);
     recorded.is_counted = own_ns.has_value();
-    recorded.own_ns = own_ns.value_or(0);
+    recorded.own_ns = own_ns ? *own_ns + first_draw_ns(*epoch, recording.hand_over.draw_ns) : 0;
     keep_end(recorded);
     for (const BatchCost& batch : recorded.batches)
       if (batch.pin_ns > 0) pinned.add(batch.pin_ns);
@@ -238,6 +238,12 @@ double start_ms(const Restart& restart) {
 // set zipped, a GAN's two, tasks by turns) it is the one that training waits for longest: a setting of the
 // others gains nothing.
 uint32_t main_loader(const model::Run& run, const RankAttribution& rank) {
+  constexpr size_t kSeldom = 10;  // one of so many steps
+  struct Use {
+    size_t steps = 0;
+    double waited_ns = 0;
+    const attribute::StepAttribution* last = nullptr;
+  };
   const Process& process = run.processes.at(rank.process);
   std::vector<Use> uses(process.loaders.size());
   for (const LoaderEpoch& epoch : process.epochs) {
@@ -258,12 +264,6 @@ uint32_t main_loader(const model::Run& run, const RankAttribution& rank) {
     if (main == model::kNone || use.waited_ns > uses[main].waited_ns) main = loader;
   }
   return main;
-  constexpr size_t kSeldom = 10;  // one of so many steps
-  struct Use {
-    size_t steps = 0;
-    double waited_ns = 0;
-    const attribute::StepAttribution* last = nullptr;
-  };
 }
 
 std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const RankAttribution& rank) {

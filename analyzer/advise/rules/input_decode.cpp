@@ -10,6 +10,7 @@
 #include "analyzer/advise/machine.h"
 #include "analyzer/advise/own_data.h"
 #include "analyzer/advise/pipeline_advice.h"
+#include "analyzer/advise/slow_sampler.h"
 #include "analyzer/advise/storage.h"
 #include "analyzer/advise/unseen_pipeline.h"
 #include "analyzer/advise/worker_bound.h"
@@ -192,7 +193,9 @@ double share_left(const RuleInput& input) {
   const double step = std::max(all_cores.step_ms, input.device_floor_ms());
   // Not only what training waits for: on two cores it waited 5 of 63 ms beside two workers, and computed as
   // much more slowly as they took of the cores. Images kept in memory left 31 ms.
-  return step > 0 ? std::min(1 - input.input_floor_ms() / step, input.rank.share(attribute::Group::Input))
+  // What the sampler takes of it is the sampler's (host-work).
+  return step > 0 ? std::min(1 - input.input_floor_ms() / step, input.rank.share(attribute::Group::Input)) -
+                        draw_share(input)
                   : 0;
 }
 
@@ -211,7 +214,8 @@ void describe(Finding& finding, const RuleInput& input, const predict::BatchCost
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
   name_worst_function(finding, input);
-  finding.ceiling_speedup = ceiling_without_input(input, input.rank.share(attribute::Group::Input));
+  finding.ceiling_speedup =
+      ceiling_without_input(input, input.rank.share(attribute::Group::Input) - draw_share(input));
 }
 
 // A pixel's neighbourhood of a compressed scene, a crop of a volume, a row of a file: the rest of what is
