@@ -231,6 +231,32 @@ TEST(CollateCost, IsCollatingThatTakesMostOfTheFetch) {
   EXPECT_GE(finding->prediction->value.high, really);
 }
 
+// 2048 samples of a TensorDataset: their tensors have one shape already.
+TEST(CollateCost, OfManySamplesInPyTorchsOwnCodeIsToIndexWholeBatches) {
+  constexpr uint32_t kStack = 91, kOwn = 92;
+  for (const uint32_t text : {kStack, kOwn}) {
+    LoaderJob wanted;
+    wanted.workers = 0;
+    wanted.cpu_count = 1;  // no worker helps
+    wanted.cpu_share = 1;
+    wanted.describe = [](model::Batch& batch) { batch.collate_ns = 7'000'000; };
+    test::Job job = test::make_loader_job(wanted);
+    const std::string fetch =
+        "/v/site-packages/torch/utils/data/_utils/fetch.py:55 fetch\n/home/a/train.py:40 main";
+    job.run.texts[kStack] =
+        "/v/site-packages/torch/utils/data/_utils/collate.py:272 collate_tensor_fn\n" + fetch;
+    job.run.texts[kOwn] = "/home/a/train.py:12 collate\n" + fetch;
+    for (const model::Batch& batch : job.process().epochs[0].batches)
+      job.process().threads[0].worker_stacks.push_back(
+          {batch.fetch.end - 1'000'000, 10'000'000, text, job.process().pid});
+    const Diagnosis diagnosis = diagnose_job(job);
+    const Finding* finding = find(diagnosis, "collate-cost");
+    ASSERT_NE(finding, nullptr);
+    EXPECT_EQ(finding->fix.summary.starts_with("Index whole batches"), text == kStack)
+        << finding->fix.summary;
+  }
+}
+
 TEST(CollateCost, IsSilentWhereSamplesTakeTheTime) {
   LoaderJob wanted;
   wanted.describe = [](model::Batch& batch) { batch.collate_ns = 2'000'000; };
