@@ -120,6 +120,11 @@ void put_producer(const RuleInput& input, const std::vector<TimeSpan>& spans, do
   }
 }
 
+// One that only an evaluation reads does not make the training's data.
+bool has_loader(const RuleInput& input) {
+  return input.rank.steps.empty() ? !input.process.loaders.empty() : input.configured_loader() != nullptr;
+}
+
 // JAX computes on threads of its own while the loop waits: what the job used of the cores stays, but for the
 // half that may be the other thread's.
 double ceiling_by_cpu(const RuleInput& input) {
@@ -157,7 +162,7 @@ OwnDataCause cause_of(const OwnData& data) {
 }
 
 std::optional<OwnData> own_data(const RuleInput& input) {
-  if (input.device || input.device_hidden() || !input.process.loaders.empty()) return std::nullopt;
+  if (input.device || input.device_hidden() || has_loader(input)) return std::nullopt;
   const std::vector<TimeSpan> spans = steady_time(input);
   OwnData data;
   auto seen = model::own_input(input.run, input.process, spans);

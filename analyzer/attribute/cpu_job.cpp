@@ -31,6 +31,8 @@ void CpuJob::fill_stretch(Tiling& tiling, Ns end, const Stretch& stretch) {
   if (stretch.call == kNone) return fill_computing(tiling, end);
   const OpClass op_class = view_.call(thread_, stretch.call).op_class;
   if (takes_batch(op_class)) return data_wait_.explain(tiling, end, thread_, stretch.call);
+  if (op_class == OpClass::GarbageCollection && data_wait_.explain_inner(tiling, end, thread_, stretch.call))
+    return;
   if (view_.is_compiling(thread_, stretch.call))
     return tiling.fill(end, {Category::Compile, thread_, stretch.call});
   if (waits_for_thread(op_class)) return fill_wait(tiling, end, stretch.call);

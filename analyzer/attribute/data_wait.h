@@ -19,6 +19,9 @@ class DataWait {
 
   // Fills to `end`; cursor and end lie within the call, a LoaderNext or LoaderStart of `thread`.
   void explain(Tiling& tiling, model::Ns end, uint32_t thread, uint32_t call);
+  // The same for a call within a batch that `thread` makes itself; false, and nothing filled, if it is in
+  // none.
+  bool explain_inner(Tiling& tiling, model::Ns end, uint32_t thread, uint32_t call);
 
  private:
   struct Delivery {
@@ -29,6 +32,7 @@ class DataWait {
   };
   struct Loading {  // a thread that fetches: what it was in, for FetchSplit
     const std::vector<model::HostCall>* calls = nullptr;
+    const std::vector<trace::IoDetail>* io_details = nullptr;
     std::unique_ptr<Activity> activity;
   };
 

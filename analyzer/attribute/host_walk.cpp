@@ -76,6 +76,8 @@ void HostWalk::fill_stretch(Tiling& tiling, Ns end, uint32_t thread, size_t stre
   }
   const OpClass op_class = view_.call(thread, stretch.call).op_class;
   if (takes_batch(op_class)) return data_wait_.explain(tiling, end, thread, stretch.call);
+  if (op_class == OpClass::GarbageCollection && data_wait_.explain_inner(tiling, end, thread, stretch.call))
+    return;
   if (view_.is_compiling(thread, stretch.call))
     return tiling.fill(end, {Category::Compile, thread, stretch.call});
   if (waits_for_thread(op_class)) return fill_wait(tiling, end, thread, stretch.call, refill, depth);

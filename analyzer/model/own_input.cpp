@@ -16,16 +16,26 @@ std::string_view unqualified(std::string_view function) {
   return function.substr(function.rfind('.') + 1);
 }
 
+// "ReplayBuffer.sample": the method of a class that holds or loads data. Python 3.10 and older do not tell
+// the class.
+bool is_of_data_class(std::string_view function, std::string_view name) {
+  constexpr std::string_view kHolders[] = {"Buffer", "Replay", "Memory", "Dataset", "Loader", "Batch"};
+  const std::string_view of_class = function.substr(0, function.size() - name.size());
+  return std::ranges::any_of(
+      kHolders, [&](std::string_view holder) { return of_class.find(holder) != std::string_view::npos; });
+}
+
 // "get_batch", "next_train_batch", "loadBatch"
-bool is_named_for_data(std::string_view name) {
+bool is_named_for_data(std::string_view function) {
   constexpr std::string_view kVerbs[] = {"get",   "load",  "next",   "make",    "sample", "read",
                                          "fetch", "build", "create", "prepare", "draw",   "generate"};
   constexpr std::string_view kProtocol[] = {"__next__", "__getitem__", "__getitems__"};
+  std::string_view name = unqualified(function);
   if (std::ranges::find(kProtocol, name) != std::end(kProtocol)) return true;
   name.remove_prefix(std::min(name.find_first_not_of('_'), name.size()));
   const bool is_of_batches =
       name.find("batch") != std::string_view::npos || name.find("Batch") != std::string_view::npos;
-  return is_of_batches &&
+  return (is_of_batches || is_of_data_class(function, name)) &&
          std::ranges::any_of(kVerbs, [&](std::string_view verb) { return name.starts_with(verb); });
 }
 
@@ -36,7 +46,7 @@ bool is_nameless(std::string_view name) {
 
 bool makes_data(const StackFrame& frame) {
   const std::string_view name = unqualified(frame.function);
-  return is_users(frame) && !is_nameless(name) && (frame.is_generator || is_named_for_data(name));
+  return is_users(frame) && !is_nameless(name) && (frame.is_generator || is_named_for_data(frame.function));
 }
 
 // Of a library that neither computes models nor holds the loop: an iterator of its own.

@@ -142,7 +142,8 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run,
 // Service, CPU, input and the consumer's work of the mean batch, warm-up included; zeros without batches.
 BatchCost mean_batch(const LoaderReplayInput& recording);
 
-// Index of the loader that feeds the recorded steps, kNone if none does.
+// Index of the loader that feeds the recorded steps, of several the one that training waits for longest;
+// kNone if none does.
 uint32_t main_loader(const model::Run& run, const attribute::RankAttribution& rank);
 
 LoaderReplay replay(const LoaderReplayInput& recording, LoaderSetting setting);

@@ -48,6 +48,15 @@ const TimeSpan* last_next_of(const LoaderEpoch& epoch, Ns next_start,
   return found == last_nexts.end() || (next_start > 0 && found->begin > next_start) ? nullptr : &*found;
 }
 
+double first_draw_ns(const LoaderEpoch& epoch, double usual_ns) {
+  if (!epoch.workers.empty()) return 0;
+  const Ns next = first_next(epoch);
+  const auto first = std::ranges::find_if(
+      epoch.batches, [&](const Batch& batch) { return was_taken(batch) && batch.next.begin == next; });
+  if (first == epoch.batches.end() || !was_fetched(*first)) return 0;
+  return std::max(0.0, double(first->fetch.begin - first->next.begin) - usual_ns);
+}
+
 Ns first_sent(const LoaderEpoch& epoch) {
   Ns first = 0;
   for (const Batch& batch : epoch.batches)

@@ -27,6 +27,10 @@ Restart measure_restart(const model::Process& process, uint32_t loader, const Ha
 std::optional<double> own_restart_ns(const attribute::RankAttribution& rank, const model::LoaderEpoch& epoch,
                                      const std::vector<model::TimeSpan>& last_nexts);
 
+// Without workers, of an epoch's first batch: what drawing its indices took longer than `usual_ns`, which is
+// a sampler that draws those of the whole epoch. 0 with workers, whose start holds it.
+double first_draw_ns(const model::LoaderEpoch& epoch, double usual_ns);
+
 model::Ns first_sent(const model::LoaderEpoch& epoch);  // 0: none
 model::Ns first_next(const model::LoaderEpoch& epoch);  // 0: none
 

@@ -41,11 +41,12 @@ std::string place_words(const model::StackFrame& frame) {
 
 // Without workers no thread waits, and no stack is read: the method that makes a sample is all that is known.
 std::string inline_place(const model::Process& process) {
-  std::vector<size_t> batches(process.loaders.size());
-  for (const model::LoaderEpoch& epoch : process.epochs) batches.at(epoch.loader) += epoch.batches.size();
-  const auto most = std::max_element(batches.begin(), batches.end());
-  if (most == batches.end()) return "";
-  const model::Loader& loader = process.loaders[size_t(most - batches.begin())];
+  std::vector<model::Ns> waited(process.loaders.size());
+  for (const model::LoaderEpoch& epoch : process.epochs)
+    for (const model::Batch& batch : epoch.batches) waited.at(epoch.loader) += batch.next.length();
+  const auto most = std::max_element(waited.begin(), waited.end());
+  if (most == waited.end()) return "";
+  const model::Loader& loader = process.loaders[size_t(most - waited.begin())];
   const auto code = loader.num_workers == 0 ? model::sample_code(loader) : std::nullopt;
   return code ? place_words(*code) : "";
 }

@@ -50,6 +50,17 @@ predict::LoaderReplayInput without_collating(const predict::LoaderReplayInput& r
   return changed;
 }
 
+// Where the training thread collates itself.
+std::vector<model::TimeSpan> collating_inline(const RuleInput& input, const model::Loader& configured) {
+  std::vector<model::TimeSpan> collating;
+  for (const model::LoaderEpoch& epoch : input.process.epochs)
+    for (const model::Batch& batch : epoch.batches)
+      if (&input.process.loaders[epoch.loader] == &configured && batch.collate_ns > 0)
+        collating.push_back(
+            {batch.fetch.end - std::min(batch.collate_ns, batch.fetch.length()), batch.fetch.end});
+  return collating;
+}
+
 // The function that takes most of the time in collate_fn: seen in the training thread, or in workers that
 // hardly do anything else.
 std::optional<model::SeenFunction> slow_function(const RuleInput& input, double share) {
@@ -59,18 +70,47 @@ std::optional<model::SeenFunction> slow_function(const RuleInput& input, double 
   const auto loader = uint32_t(configured - input.process.loaders.data());
   std::vector<model::SeenFunction> functions;
   if (input.loader->setting.workers == 0) {
-    std::vector<model::TimeSpan> collating;
-    for (const model::LoaderEpoch& epoch : input.process.epochs)
-      for (const model::Batch& batch : epoch.batches)
-        if (epoch.loader == loader && batch.collate_ns > 0)
-          collating.push_back(
-              {batch.fetch.end - std::min(batch.collate_ns, batch.fetch.length()), batch.fetch.end});
-    functions = model::fetch_functions(input.run, input.process, collating);
+    functions = model::fetch_functions(input.run, input.process, collating_inline(input, *configured));
   } else if (share >= kHardlyElse) {
     functions = model::worker_activity(input.run, input.process, loader).functions;
   }
   if (functions.empty() || functions.front().samples < model::kLeastStackSamples) return std::nullopt;
   return functions.front().share >= kMost ? std::optional(functions.front()) : std::nullopt;
+}
+
+// PyTorch's own collating stacks what has one shape already: what takes long is that there are so many
+// samples, each with a call of __getitem__ and a tensor to stack. Seen in the training thread.
+bool is_default_collate(const RuleInput& input) {
+  constexpr double kMost = 0.5;
+  const model::Loader* configured = input.configured_loader();
+  if (!configured || input.loader->setting.workers > 0) return false;
+  size_t seen = 0, by_default = 0;
+  for (const model::WorkerStack* sample :
+       model::training_samples(input.process, collating_inline(input, *configured))) {
+    const auto text = input.run.texts.find(sample->text);
+    if (text == input.run.texts.end()) continue;
+    const std::vector<model::StackFrame> frames = model::frames_of(text->second);
+    const auto collate = std::ranges::find_if(frames, [](const model::StackFrame& frame) {
+      return frame.file.ends_with("/torch/utils/data/_utils/collate.py");
+    });
+    ++seen;
+    by_default +=
+        collate != frames.end() && std::all_of(frames.begin(), collate, model::is_torch_or_interpreter);
+  }
+  return seen >= model::kLeastStackSamples && double(by_default) >= kMost * double(seen);
+}
+
+// Then the calls of __getitem__ go as well: no more is known than that the time to make the batch does.
+void take_whole_batches(Finding& finding, const RuleInput& input, double waits) {
+  finding.lost_share = waits;
+  finding.ceiling_speedup = ceiling_without_input(input, waits);
+  finding.fix.change = NamedChange{"sampler", "BatchSampler"};
+  finding.fix.summary =
+      "Index whole batches instead of samples one by one: a BatchSampler as sampler= with batch_size=None, "
+      "so "
+      "that __getitem__ gets a list of indices";
+  finding.fix.snippet =
+      "DataLoader(dataset, batch_size=None, sampler=BatchSampler(RandomSampler(dataset), 256, False))";
 }
 
 void name_function(Finding& finding, const model::SeenFunction& slow) {
@@ -107,6 +147,10 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
       "Return tensors of one shape from the dataset, so that collate is a single torch.stack";
   finding.fix.snippet = "def collate_fn(samples): return torch.stack(samples)";
   if (const auto slow = slow_function(input, share)) name_function(finding, *slow);
+  if (is_default_collate(input)) {
+    take_whole_batches(finding, input, waits);
+    return finding;
+  }
   finding.prediction = loader_prediction(input, changed, input.loader_check, setting);
   if (finding.prediction)
     finding.prediction->assumptions.emplace_back(
@@ -161,7 +205,9 @@ const Rule kCollateCost{
     "Training waits for data. Either collating takes a third of the time to make a batch, and the simulated "
     "replay without it is faster. Or the worker-to-trainer transfer (`input.transfer`) stalls training: it "
     "is short for tensors in shared memory and long for objects that are pickled.",
-    "Return tensors of one shape from the dataset, so that collate is a single `torch.stack`, and move "
+    "Return tensors of one shape from the dataset, so that collate is a single `torch.stack` (where it is "
+    "one, "
+    "and there are many small samples: index whole batches), and move "
     "other work from `collate_fn` to the dataset. For a slow transfer, return a few large tensors instead "
     "of lists, strings, NumPy arrays or objects.",
     kThresholds,

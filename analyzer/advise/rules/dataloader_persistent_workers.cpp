@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/left_epochs.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
 
@@ -46,6 +47,12 @@ Restarts restarts(const RuleInput& input, const model::Loader& loader) {
 
 void name_fix(Finding& finding, const RuleInput& input, const model::Loader& loader) {
   propose(finding, input, {LoaderOption::kPersistentWorkers, true});
+  if (leaves_epochs(input.process, loader)) {
+    finding.fix.summary =
+        fmt::format("{}: here each step calls iter(), which starts the workers for one batch", kKeepIterator);
+    finding.fix.change = NamedChange{"iter", "once"};
+    return;
+  }
   if (loader.remade > 0)
     finding.fix.summary = "Make each DataLoader once and keep it, with persistent_workers=True";
   if (loader.start_method == "spawn" || loader.start_method == "forkserver")
@@ -63,6 +70,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const bool had_workers = input.loader->setting.workers > 0;
   double lost = input.rank.share(Category::InputStartup);
   if (seen.count == 0 || (lost < kLeastShare && had_workers)) return std::nullopt;
+  if (leaves_epochs(input.process, *loader) && !had_workers) return std::nullopt;  // host-work says it
   const double now = expected_step_ms(input, *input.loader, setting);
   setting.persistent = true;
   const double after = expected_step_ms(input, *input.loader, setting);
@@ -74,6 +82,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"worker restarts", double(seen.count), "in the run"},
                       {"time to the first batch of an epoch", seen.first_batch_ms, "ms"}};
   name_fix(finding, input, *loader);
+  if (leaves_epochs(input.process, *loader)) {
+    finding.ceiling_speedup = ceiling_with_one_iterator(input);
+    return finding;
+  }
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   if ((finding.prediction || !had_workers) && now < after * kLeastSpeedup) return std::nullopt;
   if (!finding.prediction) {
@@ -96,7 +108,9 @@ const Rule kDataloaderPersistentWorkers{
     "DataLoader, and the simulated replay with persistent workers is faster. If only the first epoch starts "
     "slowly, the finding is `startup-share`.",
     "Set `persistent_workers=True`. It saves most with the start methods spawn and forkserver, which import "
-    "the script again in each worker.",
+    "the script again in each worker. Where each step calls `next(iter(loader))`, call `iter()` once and "
+    "keep "
+    "the iterator.",
     kThresholds,
     evaluate,
     {attribute::Category::InputStartup}};

@@ -101,7 +101,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const model::Process& process = input.process;
   if (input.assumed_loader) return std::nullopt;  // more threads are proposed already
   if (input.own_data) return std::nullopt;        // known better: input-decode, input-remote-storage
-  if (!process.loaders.empty() || process.training_thread >= process.threads.size()) return std::nullopt;
+  if (input.configured_loader() || process.training_thread >= process.threads.size()) return std::nullopt;
   const double lost = input.rank.share(Group::Input) * input.input_factor;
   if (lost < kLeastShare) return std::nullopt;
   const Waits waits = find_waits(input);

@@ -35,7 +35,7 @@ LoaderJob reading(uint64_t bytes, uint32_t opens) {
 }
 
 // The worker's own process, with one recorded read a fetch.
-void add_worker_trace(test::Job& job, trace::OpClass op_class, uint32_t mount_text) {
+void add_worker_trace(test::Job& job, trace::OpClass op_class, uint32_t mount_text, uint32_t filesystem = 0) {
   model::Process worker;
   worker.pid = 5000;
   worker.worker_of = 0;
@@ -45,7 +45,7 @@ void add_worker_trace(test::Job& job, trace::OpClass op_class, uint32_t mount_te
         {batch.fetch.begin, batch.fetch.end, 0, 0, model::kNone, 0, trace::OpClass::Fetch, 0});
     model::HostCall call{batch.fetch.begin + 1000, batch.fetch.begin + 9'000'000, 0, 0, 0, 0, op_class, 0};
     call.detail = uint32_t(thread.io_details.size());
-    thread.io_details.emplace_back(4096, 0, mount_text, 0);
+    thread.io_details.emplace_back(4096, 0, mount_text, filesystem);
     thread.calls.push_back(call);
   }
   worker.threads = {thread};
@@ -133,6 +133,27 @@ TEST(InputRemoteStorage, IsReceivingFromSockets) {
   EXPECT_NE(find(diagnose_job(job), "input-remote-storage"), nullptr);
 }
 
+// gzip for each sample: no storage is slow, and what it waits for needs a core as
+// well, of which there are two.
+TEST(InputDecode, IsAlsoTheWorkOfProcessesThatTheDatasetWaitsFor) {
+  constexpr uint32_t kPipe = 0x50495045;
+  LoaderJob wanted = reading(80'000, 0);
+  wanted.cpu_count = 2;
+  wanted.think_ms = [](size_t) { return 0.5; };
+  test::Job slow = test::make_loader_job(wanted);
+  add_worker_trace(slow, trace::OpClass::Read, 0);
+  EXPECT_NE(find(diagnose_job(slow), "input-storage"), nullptr);
+  test::Job job = test::make_loader_job(wanted);
+  add_worker_trace(job, trace::OpClass::Read, 0, kPipe);
+  const Diagnosis diagnosis = diagnose_job(job);
+  EXPECT_EQ(find(diagnosis, "input-storage"), nullptr);
+  EXPECT_EQ(find(diagnosis, "input-remote-storage"), nullptr);
+  EXPECT_NE(find(diagnosis, "input-decode"), nullptr);
+  const Finding* workers = find(diagnosis, "dataloader-workers");
+  ASSERT_NE(workers, nullptr);
+  EXPECT_EQ(setting_value(workers->fix.change), "2");
+}
+
 // 200 batches as two epochs of 100; `second_io` is how long the second reads, against the first.
 test::Job two_epochs(double second_io, uint64_t memory_bytes) {
   LoaderJob wanted = reading(8'000'000, 0);
@@ -208,6 +229,32 @@ TEST(CollateCost, IsCollatingThatTakesMostOfTheFetch) {
   const double really = test::loader_schedule(fixed).mean_step_ms();
   EXPECT_LE(finding->prediction->value.low, really);
   EXPECT_GE(finding->prediction->value.high, really);
+}
+
+// 2048 samples of a TensorDataset: their tensors have one shape already.
+TEST(CollateCost, OfManySamplesInPyTorchsOwnCodeIsToIndexWholeBatches) {
+  constexpr uint32_t kStack = 91, kOwn = 92;
+  for (const uint32_t text : {kStack, kOwn}) {
+    LoaderJob wanted;
+    wanted.workers = 0;
+    wanted.cpu_count = 1;  // no worker helps
+    wanted.cpu_share = 1;
+    wanted.describe = [](model::Batch& batch) { batch.collate_ns = 7'000'000; };
+    test::Job job = test::make_loader_job(wanted);
+    const std::string fetch =
+        "/v/site-packages/torch/utils/data/_utils/fetch.py:55 fetch\n/home/a/train.py:40 main";
+    job.run.texts[kStack] =
+        "/v/site-packages/torch/utils/data/_utils/collate.py:272 collate_tensor_fn\n" + fetch;
+    job.run.texts[kOwn] = "/home/a/train.py:12 collate\n" + fetch;
+    for (const model::Batch& batch : job.process().epochs[0].batches)
+      job.process().threads[0].worker_stacks.push_back(
+          {batch.fetch.end - 1'000'000, 10'000'000, text, job.process().pid});
+    const Diagnosis diagnosis = diagnose_job(job);
+    const Finding* finding = find(diagnosis, "collate-cost");
+    ASSERT_NE(finding, nullptr);
+    EXPECT_EQ(finding->fix.summary.starts_with("Index whole batches"), text == kStack)
+        << finding->fix.summary;
+  }
 }
 
 TEST(CollateCost, IsSilentWhereSamplesTakeTheTime) {

@@ -197,6 +197,26 @@ TEST(InputDecode, KnowsWhatIsReadForNothing) {
   EXPECT_EQ(find(crops, "input-decode")->fix.summary.find("read"), std::string::npos);
 }
 
+LoaderJob made_by(double cpu_share, uint32_t cpu_count) {
+  LoaderJob job;
+  job.workers = 0;
+  job.cpu_share = cpu_share;
+  job.cpu_count = cpu_count;
+  job.service_ms = [](size_t) { return 100.0; };
+  job.think_ms = [](size_t) { return 5.0; };
+  return job;
+}
+
+TEST(InputDecode, OfATensorDatasetIsItsSamplesOneByOne) {
+  test::Job job = test::make_loader_job(made_by(1, 2));
+  job.process().loaders[0].dataset = "TensorDataset";
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "input-decode");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_value(finding->fix.change), "BatchSampler");
+  EXPECT_NE(finding->fix.snippet.find("64, False"), std::string::npos) << finding->fix.snippet;
+}
+
 LoaderJob uneven() {
   LoaderJob job;
   job.workers = 2;

@@ -18,13 +18,15 @@ constexpr uint32_t kMakes = 91, kTrains = 92, kPoint = 93;
 // 100 steps of 10 ms on the CPU, of which `share` is seen in a generator.
 struct Loop {
   test::Job job;
+  std::vector<model::Loader> loaders;
+  std::vector<model::LoaderEpoch> epochs;
   explicit Loop(int percent)
       : job(test::make_loader_job({.workers = 0,
                                    .batches = 100,
                                    .service_ms = [](size_t) { return 1.0; },
                                    .think_ms = [](size_t) { return 9.0; }})) {
-    job.process().epochs.clear();
-    job.process().loaders.clear();
+    epochs.swap(job.process().epochs);
+    loaders.swap(job.process().loaders);
     job.run.operations = {{"call", OpClass::Other}};
     job.run.texts[kMakes] =
         "/home/a/train.py:12 decode\n/home/a/train.py:20 batches*\n/home/a/train.py:41 main";
@@ -90,8 +92,27 @@ TEST(OwnData, AFewPercentAreNoFinding) {
 
 TEST(OwnData, IsNotAskedOfWhereALoaderFeedsTheSteps) {
   Loop loop(80);
-  loop.job.process().loaders.resize(1);
+  loop.job.process().loaders = loop.loaders;
+  loop.job.process().epochs = loop.epochs;
   EXPECT_EQ(find(loop.diagnose().findings, "input-decode"), nullptr);
+}
+
+// Eight batches of it in each of two steps.
+TEST(OwnData, IsAskedOfWhereALoaderFeedsAnEvaluation) {
+  Loop loop(80);
+  model::LoaderEpoch evaluation = loop.epochs.front();
+  evaluation.batches.resize(16);
+  for (size_t i = 0; i < 16; ++i) {
+    const Ns at = loop.job.rank().steps[i < 8 ? 40 : 90].step.begin + Ns(i % 8) * kMs;
+    evaluation.batches[i].next = evaluation.batches[i].fetch = {at, at + kMs / 2};
+  }
+  loop.job.process().loaders = loop.loaders;
+  loop.job.process().epochs = {evaluation};
+  const Diagnosis diagnosis = loop.diagnose();
+  const Finding* finding = first_complaint(diagnosis.findings);
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->id, "input-decode");
+  EXPECT_NE(finding->title.find("batches()"), std::string::npos) << finding->title;
 }
 
 // JAX: no step is seen. The training thread waits in a queue's get() for one that downloads: an event loop,

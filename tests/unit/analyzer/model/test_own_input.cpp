@@ -20,11 +20,13 @@ TEST(DataCode, IsAGeneratorOfTheScript) {
 }
 
 TEST(DataCode, IsWhatIsNamedForIt) {
-  for (const char* function : {"get_batch", "Corpus.next_batch", "_load_train_batch", "makeBatch",
-                               "Clips.__next__", "Pairs.__getitem__", "sample_minibatch"})
+  for (const char* function :
+       {"get_batch", "Corpus.next_batch", "_load_train_batch", "makeBatch", "Clips.__next__",
+        "Pairs.__getitem__", "sample_minibatch", "ReplayBuffer.sample", "ReplayMemory._draw"})
     EXPECT_TRUE(code_in("/home/a/train.py:12 " + std::string(function) + "\n/home/a/train.py:41 main"))
         << function;
-  for (const char* function : {"train_batch", "main", "forward", "getattr", "batch_loss", "step"})
+  for (const char* function : {"train_batch", "main", "forward", "getattr", "batch_loss", "step",
+                               "Agent.sample", "ReplayBuffer.push"})
     EXPECT_FALSE(code_in("/home/a/train.py:12 " + std::string(function) + "\n/home/a/train.py:41 main"))
         << function;
 }

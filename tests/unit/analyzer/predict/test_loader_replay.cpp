@@ -207,6 +207,26 @@ LoaderReplayInput epochs() {
   return recording;
 }
 
+// zip(labeled, unlabeled): both give each step a batch, and the second takes 10 ms to make it.
+TEST(LoaderReplay, IsOfTheLoaderThatTrainingWaitsFor) {
+  test::Job job = test::make_loader_job({.workers = 0});
+  model::Process& process = job.process();
+  model::LoaderEpoch labeled = process.epochs.front();
+  for (model::Batch& batch : labeled.batches) {
+    batch.next.begin = batch.next.end;
+    batch.next.end += 100'000;
+    batch.fetch = batch.next;
+  }
+  process.loaders.insert(process.loaders.begin(), process.loaders.front());
+  process.epochs.front().loader = 1;
+  process.epochs.insert(process.epochs.begin(), labeled);
+  EXPECT_EQ(main_loader(job.run, job.ranks.front()), 1u);
+  process.epochs.front().batches.resize(process.epochs.back().batches.size() /
+                                        4);  // an evaluation now and then
+  for (model::Batch& batch : process.epochs.front().batches) batch.next.end += 400'000'000;
+  EXPECT_EQ(main_loader(job.run, job.ranks.front()), 1u);
+}
+
 // 20 ms of each next() go to the sampler, with 2 ms of the batch to wait for: another sampler is what helps.
 TEST(LoaderReplay, KnowsWhatDrawingIndicesTakes) {
   test::LoaderJob job;
