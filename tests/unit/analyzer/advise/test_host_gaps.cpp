@@ -125,9 +125,10 @@ TEST(HostGaps, CopiesAroundTheWorkMayGoWithIt) {
 TEST(HostGaps, TheLineIsThatOfTheSamples) {
   test::Job job = job_of(kSharded, {}, true);
   const model::Step all = {job.rank().steps.front().step.begin, job.rank().steps.back().step.end};
-  job.run.texts[71] = "/site-packages/torch/nn/modules/module.py:1 _call_impl\n/home/a/net.py:40 forward";
+  const std::string in_torch = "/site-packages/torch/nn/modules/module.py:1 _call_impl\n";
+  job.run.texts[71] = in_torch + "/home/a/net.py:40 forward";
   for (uint32_t other = 0; other < 5; ++other)
-    job.run.texts[72 + other] = fmt::format("/home/a/loss{}.py:7 loss", other);
+    job.run.texts[72 + other] = in_torch + fmt::format("/home/a/block{}.py:7 forward", other);
   const auto place = [&](size_t in_forward) {
     test::Job sampled = job;
     sampled.rank().slices = {{all.begin, all.end, Category::LaunchDispatch, 0}};

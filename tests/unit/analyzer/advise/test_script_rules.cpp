@@ -6,8 +6,7 @@
 #include <functional>
 #include <utility>
 
-#include "analyzer/advise/diagnose.h"
-#include "tests/unit/analyzer/synthetic_run.h"
+#include "tests/unit/analyzer/advise/cpu_training.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -18,132 +17,7 @@ using test::Action;
 using trace::OpClass;
 using trace::RecordKind;
 
-constexpr Ns kMs = 1'000'000;
 constexpr Ns kSecond = 1'000 * kMs;
-
-const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
-  for (const Finding& finding : diagnosis.findings)
-    if (finding.id == id) return &finding;
-  return nullptr;
-}
-
-// Training on the CPU, 100 steps of 10 ms, with calls of the training thread put into some of them.
-struct CpuTraining {
-  test::Job job;
-  explicit CpuTraining(std::function<double(size_t)> think_ms = [](size_t) { return 9.0; })
-      : job(test::make_loader_job({.workers = 0,
-                                   .batches = 100,
-                                   .service_ms = [](size_t) { return 1.0; },
-                                   .think_ms = std::move(think_ms)})) {
-    job.process().epochs.clear();
-    job.run.operations = {{"call", OpClass::Other}};
-    test::set_shares(job, {});
-  }
-  // In every `every`-th step.
-  void call(OpClass op_class, Ns length, size_t every, uint64_t bytes = 0, size_t first = 0) {
-    model::Thread& thread = job.process().threads[0];
-    for (size_t i = first; i < job.rank().steps.size(); i += every) {
-      const Ns begin = job.rank().steps[i].step.begin + kMs;
-      model::HostCall call{begin, begin + length, 0, 0, model::kNone, 0, op_class, 0};
-      if (bytes > 0) {
-        call.detail = uint32_t(thread.io_details.size());
-        thread.io_details.push_back(trace::IoDetail(bytes, 0, 0, 0));
-      }
-      thread.calls.push_back(call);
-    }
-    std::sort(thread.calls.begin(), thread.calls.end(),
-              [](const model::HostCall& a, const model::HostCall& b) { return a.begin < b.begin; });
-  }
-  Diagnosis diagnose() { return advise::diagnose(job.run, job.ranks); }
-};
-
-void expect_step(const Finding* finding, double now_ms, double after_ms) {
-  ASSERT_NE(finding, nullptr);
-  ASSERT_TRUE(finding->prediction);
-  EXPECT_NEAR(finding->prediction->now, now_ms, 0.01);
-  EXPECT_NEAR(finding->prediction->value.expected, after_ms, 0.05);
-  EXPECT_LE(finding->prediction->value.low, after_ms);
-  EXPECT_GE(finding->prediction->value.high, after_ms);
-}
-
-TEST(LoggingStall, IsWritesInMostSteps) {
-  CpuTraining training;
-  training.call(OpClass::Write, 4 * kMs, 1, 100);
-  const Diagnosis diagnosis = training.diagnose();
-  expect_step(find(diagnosis, "logging-stall"), 10, 6.04);  // a hundredth stays
-  EXPECT_EQ(setting_value(find(diagnosis, "logging-stall")->fix.change), "100");
-  EXPECT_EQ(find(diagnosis, "checkpoint-stall"), nullptr);
-}
-
-// np.save of a large array: half of its pieces were too short for a record each.
-TEST(LoggingStall, CountsThePiecesOfAnArray) {
-  CpuTraining training;
-  training.call(OpClass::Write, 2 * kMs, 1, 8'000'000);
-  for (auto& step : training.job.rank().steps) step.times[size_t(Category::Checkpoint)] = 4 * kMs;
-  const Diagnosis diagnosis = training.diagnose();
-  const Finding* finding = find(diagnosis, "logging-stall");
-  expect_step(finding, 10, 6.04);
-  EXPECT_EQ(finding->title.substr(0, 13), "Writing files");
-  EXPECT_EQ(finding->fix.summary.find("Log "), std::string::npos);
-}
-
-TEST(LoggingStall, RareWritesAreACheckpoint) {
-  CpuTraining training;
-  training.call(OpClass::Write, 8 * kMs, 10, 50'000'000);
-  const Diagnosis diagnosis = training.diagnose();
-  EXPECT_EQ(find(diagnosis, "logging-stall"), nullptr);
-  expect_step(find(diagnosis, "checkpoint-stall"), 10, 9.2);
-}
-
-TEST(CheckpointStall, IsKnownByItsSizeWhereItIsNotRare) {
-  CpuTraining models, lines;
-  models.call(OpClass::Write, 8 * kMs, 4, 50'000'000);
-  expect_step(find(models.diagnose(), "checkpoint-stall"), 10, 8);
-  EXPECT_EQ(find(models.diagnose(), "logging-stall"), nullptr);
-  lines.call(OpClass::Write, 8 * kMs, 4, 100);
-  EXPECT_EQ(find(lines.diagnose(), "checkpoint-stall"), nullptr);
-  EXPECT_NE(find(lines.diagnose(), "logging-stall"), nullptr);
-}
-
-// Every fifth step writes a model for 2 ms and takes 40 ms longer than the others: 19 of 99 steps, 760 of
-// 1750 ms.
-TEST(CheckpointStall, TakesWhatMakingItTakes) {
-  CpuTraining training([](size_t batch) { return batch % 5 == 0 ? 49.0 : 9.0; });
-  const auto is_long = [](const auto& each) { return each.step.end - each.step.begin > 40 * kMs; };
-  const auto& steps = training.job.rank().steps;
-  const auto first = size_t(std::ranges::find_if(steps, is_long) - steps.begin());
-  training.call(OpClass::Write, 2 * kMs, 5, 50'000'000, first);
-  const Diagnosis diagnosis = training.diagnose();
-  const Finding* finding = find(diagnosis, "checkpoint-stall");
-  ASSERT_NE(finding, nullptr);
-  ASSERT_TRUE(finding->ceiling_speedup);
-  EXPECT_NEAR(*finding->ceiling_speedup, 1750.0 / 990, 0.001);
-  EXPECT_EQ(find(diagnosis, "long-steps"), nullptr);
-}
-
-TEST(LoggingStall, WhatACheckpointWritesIsTheCheckpoints) {
-  CpuTraining training;
-  training.call(OpClass::Checkpoint, 8 * kMs, 2);
-  training.call(OpClass::Write, 5 * kMs, 2, 50'000'000);
-  const Diagnosis diagnosis = training.diagnose();
-  EXPECT_EQ(find(diagnosis, "logging-stall"), nullptr);
-  expect_step(find(diagnosis, "checkpoint-stall"), 10, 6);
-}
-
-TEST(CheckpointStall, ProposesTheIntervalThatLosesLeast) {
-  CpuTraining training;
-  training.call(OpClass::Checkpoint, 8 * kMs, 10);
-  const Diagnosis diagnosis = training.diagnose();
-  const Finding* finding = find(diagnosis, "checkpoint-stall");
-  ASSERT_NE(finding, nullptr);
-  EXPECT_EQ(setting_value(finding->fix.change), "every 37 s");  // sqrt(2 x 0.008 s x 86400 s)
-}
-
-TEST(CheckpointStall, IsSilentWhereSavingIsCheap) {
-  CpuTraining training;
-  training.call(OpClass::Checkpoint, 2 * kMs, 10);
-  EXPECT_EQ(find(training.diagnose(), "checkpoint-stall"), nullptr);
-}
 
 TEST(GcPause, CountsTheTrainingThreadsCollections) {
   CpuTraining training;
@@ -245,84 +119,6 @@ TEST(LaunchBound, OnTheCpuIsPythonBetweenShortOperations) {
                             true);
   ASSERT_NE(find(optimizer, "launch-bound"), nullptr);
   EXPECT_NE(find(optimizer, "launch-bound")->fix.summary.find("fused=True"), std::string::npos);
-}
-
-// 20 of 50 ms, with workers as without them.
-TEST(HostWork, OfASamplerIsNamedAndPredicted) {
-  test::LoaderJob loader;
-  loader.draw_ms = 20;
-  loader.think_ms = [](size_t) { return 30.0; };
-  loader.workers = 4;
-  test::Job with_workers = test::make_loader_job(loader);
-  with_workers.process().loaders[0].sampler = "BalancedSampler";
-  const Diagnosis diagnosis = diagnose(with_workers.run, with_workers.ranks);
-  const Finding* finding = find(diagnosis, "host-work");
-  ASSERT_NE(finding, nullptr);
-  ASSERT_TRUE(finding->prediction);
-  EXPECT_NEAR(finding->prediction->now, 50, 1) << "the last batches draw no further indices";
-  EXPECT_NEAR(finding->prediction->value.expected, 30, 1);
-  EXPECT_NE(finding->fix.summary.find("BalancedSampler"), std::string::npos) << finding->fix.summary;
-  loader.workers = 0;
-  const test::Job without = test::make_loader_job(loader);
-  EXPECT_NE(find(diagnose(without.run, without.ranks), "host-work"), nullptr);
-  loader.draw_ms = 1.5;
-  const test::Job quick = test::make_loader_job(loader);
-  EXPECT_EQ(find(diagnose(quick.run, quick.ranks), "host-work"), nullptr);
-}
-
-void split_into_epochs(model::Process& process, size_t batches) {
-  const model::LoaderEpoch whole = process.epochs.front();
-  process.epochs.clear();
-  for (size_t from = 0; from < whole.batches.size(); from += batches) {
-    model::LoaderEpoch& epoch = process.epochs.emplace_back(whole);
-    const auto begin = whole.batches.begin() + ptrdiff_t(from);
-    epoch.batches.assign(begin, begin + ptrdiff_t(std::min(batches, whole.batches.size() - from)));
-    epoch.start = {epoch.batches.front().next.begin, epoch.batches.front().next.begin};
-  }
-}
-
-// 50 ms before the first of ten batches of 10 ms, beside 10 ms of training: 5 of 25 ms.
-TEST(HostWork, OfASamplerThatDrawsAtTheBeginOfAnEpochIsNamedAndPredicted) {
-  test::Job job = test::make_loader_job(
-      {.workers = 0,
-       .service_ms = [](size_t i) { return i % 10 == 0 ? 60.0 : 10.0; },
-       .think_ms = [](size_t) { return 10.0; },
-       .describe =
-           [](model::Batch& batch) { batch.fetch.begin += batch.index % 10 == 0 ? 50'000'000 : 20'000; }});
-  split_into_epochs(job.process(), 10);
-  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
-  const Finding* finding = find(diagnosis, "host-work");
-  ASSERT_NE(finding, nullptr);
-  EXPECT_NE(finding->title.find("50 ms before its first batch"), std::string::npos) << finding->title;
-  EXPECT_NE(finding->fix.summary.find("longer epochs"), std::string::npos) << finding->fix.summary;
-  EXPECT_LT(std::abs(diagnosis.replay->error()), 0.03);
-}
-
-// next(iter(loader)) in each step.
-TEST(HostWork, OfASamplerThatIsAskedForAnEpochInEachStepIsToKeepTheIterator) {
-  test::Job job = test::make_loader_job({.workers = 0, .draw_ms = 20});
-  split_into_epochs(job.process(), 1);
-  job.process().loaders[0].batches = 1000;
-  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
-  const Finding* finding = find(diagnosis, "host-work");
-  ASSERT_NE(finding, nullptr);
-  EXPECT_TRUE(finding->fix.summary.starts_with("Call iter() on the DataLoader once")) << finding->fix.summary;
-}
-
-// The same with workers, which start for each batch: living ones would still begin an epoch in each step.
-TEST(DataloaderPersistentWorkers, StartedForASingleBatchAreToKeepTheIterator) {
-  test::Job job = test::make_loader_job({.workers = 2, .think_ms = [](size_t) { return 20.0; }});
-  split_into_epochs(job.process(), 1);
-  for (model::LoaderEpoch& epoch : job.process().epochs) {
-    epoch.start.begin -= 15'000'000;  // of 20 ms between two batches
-    epoch.batches.front().sent = epoch.start.begin + 10'000'000;
-  }
-  test::set_shares(job, {{Category::InputStartup, 0.6}});
-  job.process().loaders[0].batches = 100;
-  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
-  const Finding* finding = find(diagnosis, "dataloader-persistent-workers");
-  ASSERT_NE(finding, nullptr);
-  EXPECT_TRUE(finding->fix.summary.starts_with("Call iter() on the DataLoader once")) << finding->fix.summary;
 }
 
 constexpr size_t kSteps = 100;

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// Samplers that take long to draw the indices of a batch, or of an epoch in each step.
+#include <gtest/gtest.h>
+
+#include "tests/unit/analyzer/advise/cpu_training.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+using attribute::Category;
+
+// 20 of 50 ms, with workers as without them.
+TEST(HostWork, OfASamplerIsNamedAndPredicted) {
+  test::LoaderJob loader;
+  loader.draw_ms = 20;
+  loader.think_ms = [](size_t) { return 30.0; };
+  loader.workers = 4;
+  test::Job with_workers = test::make_loader_job(loader);
+  with_workers.process().loaders[0].sampler = "BalancedSampler";
+  const Diagnosis diagnosis = diagnose(with_workers.run, with_workers.ranks);
+  const Finding* finding = find(diagnosis, "host-work");
+  ASSERT_NE(finding, nullptr);
+  ASSERT_TRUE(finding->prediction);
+  EXPECT_NEAR(finding->prediction->now, 50, 1) << "the last batches draw no further indices";
+  EXPECT_NEAR(finding->prediction->value.expected, 30, 1);
+  EXPECT_NE(finding->fix.summary.find("BalancedSampler"), std::string::npos) << finding->fix.summary;
+  loader.workers = 0;
+  const test::Job without = test::make_loader_job(loader);
+  EXPECT_NE(find(diagnose(without.run, without.ranks), "host-work"), nullptr);
+  loader.draw_ms = 1.5;
+  const test::Job quick = test::make_loader_job(loader);
+  EXPECT_EQ(find(diagnose(quick.run, quick.ranks), "host-work"), nullptr);
+}
+
+void split_into_epochs(model::Process& process, size_t batches) {
+  const model::LoaderEpoch whole = process.epochs.front();
+  process.epochs.clear();
+  for (size_t from = 0; from < whole.batches.size(); from += batches) {
+    model::LoaderEpoch& epoch = process.epochs.emplace_back(whole);
+    const auto begin = whole.batches.begin() + ptrdiff_t(from);
+    epoch.batches.assign(begin, begin + ptrdiff_t(std::min(batches, whole.batches.size() - from)));
+    epoch.start = {epoch.batches.front().next.begin, epoch.batches.front().next.begin};
+  }
+}
+
+// 50 ms before the first of ten batches of 10 ms, beside 10 ms of training: 5 of 25 ms.
+TEST(HostWork, OfASamplerThatDrawsAtTheBeginOfAnEpochIsNamedAndPredicted) {
+  test::Job job = test::make_loader_job(
+      {.workers = 0,
+       .service_ms = [](size_t i) { return i % 10 == 0 ? 60.0 : 10.0; },
+       .think_ms = [](size_t) { return 10.0; },
+       .describe =
+           [](model::Batch& batch) { batch.fetch.begin += batch.index % 10 == 0 ? 50'000'000 : 20'000; }});
+  split_into_epochs(job.process(), 10);
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "host-work");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->title.find("50 ms before its first batch"), std::string::npos) << finding->title;
+  EXPECT_NE(finding->fix.summary.find("longer epochs"), std::string::npos) << finding->fix.summary;
+  EXPECT_LT(std::abs(diagnosis.replay->error()), 0.03);
+}
+
+// next(iter(loader)) in each step.
+TEST(HostWork, OfASamplerThatIsAskedForAnEpochInEachStepIsToKeepTheIterator) {
+  test::Job job = test::make_loader_job({.workers = 0, .draw_ms = 20});
+  split_into_epochs(job.process(), 1);
+  job.process().loaders[0].batches = 1000;
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "host-work");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(finding->fix.summary.starts_with("Call iter() on the DataLoader once")) << finding->fix.summary;
+}
+
+// The same with workers, which start for each batch: living ones would still begin an epoch in each step.
+TEST(DataloaderPersistentWorkers, StartedForASingleBatchAreToKeepTheIterator) {
+  test::Job job = test::make_loader_job({.workers = 2, .think_ms = [](size_t) { return 20.0; }});
+  split_into_epochs(job.process(), 1);
+  for (model::LoaderEpoch& epoch : job.process().epochs) {
+    epoch.start.begin -= 15'000'000;  // of 20 ms between two batches
+    epoch.batches.front().sent = epoch.start.begin + 10'000'000;
+  }
+  test::set_shares(job, {{Category::InputStartup, 0.6}});
+  job.process().loaders[0].batches = 100;
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "dataloader-persistent-workers");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(finding->fix.summary.starts_with("Call iter() on the DataLoader once")) << finding->fix.summary;
+}
+
+}  // namespace
+}  // namespace gpuwatch::advise
