@@ -7,7 +7,6 @@
 #include <string>
 
 #include "analyzer/model/cpu_time.h"
-#include "analyzer/model/process_waits.h"
 #include "analyzer/model/quantile.h"
 #include "analyzer/predict/loader_replay.h"
 
@@ -33,7 +32,7 @@ double lowest_decile(const std::vector<double>& values) {
   return values.empty() ? 0 : model::quantile(values, 10);
 }
 
-void add_batch(const Batch& batch, const model::ProcessWait& wait, InputFacts& facts) {
+void add_batch(const Batch& batch, InputFacts& facts) {
   facts.threads = std::max(facts.threads, batch.thread_count);
   if (batch.fetch.length() <= 0) return;
   ++facts.batches;
@@ -41,8 +40,7 @@ void add_batch(const Batch& batch, const model::ProcessWait& wait, InputFacts& f
   facts.cpu_ns += double(batch.fetch_cpu_ns);
   facts.run_delay_ns += double(batch.fetch_run_delay_ns);
   facts.collate_ns += double(std::min(batch.collate_ns, batch.fetch.length()));
-  const Ns reading = std::max(batch.fetch_io_ns, batch.fetch_blocked_ns) - wait.reading_ns;
-  facts.io_ns += double(std::clamp<Ns>(reading, 0, batch.fetch.length()));
+  facts.io_ns += double(std::min(std::max(batch.fetch_io_ns, batch.fetch_blocked_ns), batch.fetch.length()));
   facts.bytes_read += batch.bytes_read;
   facts.tensor_bytes += batch.bytes;
   facts.disk_bytes += batch.disk_bytes;
@@ -116,17 +114,9 @@ class FetchCalls {
         facts_.open_ns += ns;
         break;
       case OpClass::Read:
-        if (model::reads_pipe(thread.io_details, call)) {  // from no storage
-          io_end = call.end;
-          return;
-        }
         facts_.read_ns += ns;
         break;
       case OpClass::Receive:
-        if (model::reads_pipe(thread.io_details, call)) {
-          io_end = call.end;
-          return;
-        }
         facts_.receive_ns += ns;
         break;
       case OpClass::Poll:
@@ -209,13 +199,12 @@ InputFacts input_facts(const model::Run& run, const attribute::RankAttribution& 
   std::map<uint32_t, std::vector<Ns>> fetches;  // process -> when its fetches for this loader began
   model::TimeSpan when{0, 0};
   std::vector<double> transfers;
-  model::ProcessWaits waits(run, process);
   double first_length = 0;
   for (const model::LoaderEpoch& epoch : process.epochs) {
     if (epoch.loader != loader) continue;
     for (const Batch& batch : epoch.batches) {
       const bool has_worker = batch.worker < epoch.workers.size();
-      add_batch(batch, waits.of(epoch, batch), facts);
+      add_batch(batch, facts);
       add_shape(batch, first_length, facts.shapes);
       if (batch.fetch.length() <= 0) continue;
       if (const auto taken = transfer_ns(batch); taken && has_worker) transfers.push_back(*taken);

@@ -151,8 +151,7 @@ void DataWait::fill_fetch(Tiling& tiling, Ns end, const Delivery& delivery, Caus
   const Batch& batch = epoch.batches[delivery.batch];
   if (split_of_ != &batch) {
     const Loading& thread = loading_thread(epoch, batch, delivery.thread);
-    split_.emplace(batch,
-                   FetchingThread{thread.calls, thread.activity.get(), thread.io_details, view_.lock_wait()},
+    split_.emplace(batch, FetchingThread{thread.calls, thread.activity.get(), view_.lock_wait()},
                    contention_);
     split_of_ = &batch;
   }
@@ -198,7 +197,6 @@ const DataWait::Loading& DataWait::loading_thread(const LoaderEpoch& epoch, cons
   Loading& loading = loading_[{process, index}];
   if (!loading.activity) {
     loading.calls = &threads[index].calls;
-    loading.io_details = &threads[index].io_details;
     loading.activity = std::make_unique<Activity>(threads[index].calls, View::kLoading);
   }
   return loading;

@@ -32,7 +32,6 @@ class DataWait {
   };
   struct Loading {  // a thread that fetches: what it was in, for FetchSplit
     const std::vector<model::HostCall>* calls = nullptr;
-    const std::vector<trace::IoDetail>* io_details = nullptr;
     std::unique_ptr<Activity> activity;
   };
 

@@ -3,8 +3,6 @@
 
 #include <algorithm>
 
-#include "analyzer/model/process_waits.h"
-
 namespace gpuwatch::attribute {
 
 using model::Batch;
@@ -96,20 +94,17 @@ bool FetchSplit::is_waiting(const Stretch& stretch) const {
   return stretch.call != kNone && is_off_cpu((*thread_.calls)[stretch.call].op_class);
 }
 
-// Waiting for threads of its own, or for a process that computes for it, the code that called is still at its
-// work; asleep, it computes nothing.
+// Waiting for threads of its own, the code that called is still at its work; asleep, it computes nothing.
 Category FetchSplit::category_at(const Stretch& stretch) const {
   if (stretch.call == kNone) return Category::InputTransform;
   const HostCall& call = (*thread_.calls)[stretch.call];
-  const bool is_of_process = call.op_class == OpClass::ChildWait ||
-                             (thread_.io_details && model::reads_pipe(*thread_.io_details, call));
-  if (reads_input(call.op_class) && !is_of_process) return Category::InputIo;
+  if (reads_input(call.op_class)) return Category::InputIo;
   if (is_lock_wait(call, thread_.lock_wait)) return Category::InputGil;
   const auto after = std::partition_point(collates_.begin(), collates_.end(),
                                           [&](const TimeSpan& c) { return c.begin <= call.begin; });
   const bool is_collating = after != collates_.begin() && call.begin < (after - 1)->end;
   if (is_collating) return Category::InputCollate;
-  return pauses(call.op_class) && !is_of_process ? Category::InputWait : Category::InputTransform;
+  return pauses(call.op_class) ? Category::InputWait : Category::InputTransform;
 }
 
 // Of the fetch's run delay, what falls before `time`; differences over its own work add up to all of it. What

@@ -21,7 +21,6 @@ model::Ns share_until(model::Ns amount, model::Ns when, model::Ns whole);
 struct FetchingThread {
   const std::vector<model::HostCall>* calls = nullptr;
   const Activity* activity = nullptr;  // View::kLoading
-  const std::vector<trace::IoDetail>* io_details = nullptr;
   uint16_t lock_wait = kNoOperation;
 };
 

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <utility>
 
-#include "analyzer/model/process_waits.h"
 #include "analyzer/model/quantile.h"
 #include "analyzer/predict/hand_over.h"
 #include "analyzer/predict/loader_cores.h"
@@ -76,24 +75,21 @@ double think_ns(const RankAttribution& rank, const LoaderEpoch& epoch, const std
   return step && step->step.end > batch.next.end ? double(step->step.end - batch.next.end) : otherwise;
 }
 
-// What a fetch cost: wall time without waiting for a CPU, and of it the CPU time and the blocked input. A
-// process that it waits for computes: of two workers that run gzip for each sample, each needs a core.
-void split_fetch(const Batch& batch, const model::ProcessWait& wait, BatchCost& cost) {
+// What a fetch cost: wall time without waiting for a CPU, and of it the CPU time and the blocked input.
+void split_fetch(const Batch& batch, BatchCost& cost) {
   double wall = double(batch.fetch.length());
-  double blocked =
-      std::max(0.0, double(std::max(batch.fetch_io_ns, batch.fetch_blocked_ns) - wait.reading_ns));
+  double blocked = double(std::max(batch.fetch_io_ns, batch.fetch_blocked_ns));
   cost.service_ns = std::max(wall - double(batch.fetch_run_delay_ns), double(batch.fetch_cpu_ns));
   cost.service_ns = std::min(cost.service_ns, wall);
   cost.cpu_ns = std::min(double(batch.fetch_cpu_ns), cost.service_ns);
   if (batch.fetch_cpu_ns == 0) cost.cpu_ns = std::max(0.0, cost.service_ns - blocked);
-  cost.cpu_ns = std::min(cost.cpu_ns + double(wait.all_ns()), cost.service_ns);
   // Reading what is cached takes CPU time, not storage: no more than the rest is waiting for it.
   cost.io_ns = std::min(blocked, cost.service_ns - cost.cpu_ns);
   cost.collate_ns = std::clamp(double(batch.collate_ns), 0.0, cost.service_ns);
 }
 
 ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, const BatchCost& typical,
-                    const HandOver& hand_over, model::ProcessWaits& waits) {
+                    const HandOver& hand_over) {
   ReplayEpoch recorded;
   const std::vector<size_t> order = taken_order(epoch);
   std::vector<double> sent(epoch.batches.size(), hand_over.send_ns);
@@ -106,7 +102,7 @@ ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, const
     const Batch& batch = epoch.batches[i];
     if (!was_taken(batch)) continue;
     BatchCost cost = typical;
-    if (was_fetched(batch)) split_fetch(batch, waits.of(epoch, batch), cost);
+    if (was_fetched(batch)) split_fetch(batch, cost);
     cost.send_ns = sent[i];
     cost.pin_ns = std::max<double>(0, double(batch.pinned.length()));
     cost.bytes = batch.tensors > 0 ? double(batch.bytes) : typical.bytes;
@@ -191,18 +187,16 @@ void keep_end(ReplayEpoch& epoch) {
   epoch.own_ns = 0;
 }
 
-void add_epochs(const model::Run& run, const RankAttribution& rank, uint32_t loader,
+void add_epochs(const Process& process, const RankAttribution& rank, uint32_t loader,
                 const std::vector<const LoaderEpoch*>& epochs, const BatchCost& typical,
                 LoaderReplayInput& recording) {
-  const Process& process = run.processes.at(rank.process);
-  model::ProcessWaits waits(run, process);
   auto first = std::find_if(process.epochs.begin(), process.epochs.end(),
                             [&](const LoaderEpoch& epoch) { return epoch.loader == loader; });
   const std::vector<model::TimeSpan> ends = last_nexts(process, loader);
   Mean pinned;
   for (size_t i = 0; i < epochs.size(); ++i) {
     const LoaderEpoch* epoch = epochs[i];
-    ReplayEpoch recorded = convert(rank, *epoch, typical, recording.hand_over, waits);
+    ReplayEpoch recorded = convert(rank, *epoch, typical, recording.hand_over);
     recorded.is_first = epoch == &*first;
     const Ns next_start = i + 1 < epochs.size() ? epochs[i + 1]->start.begin : 0;
     recorded.is_whole = last_next_of(*epoch, next_start, ends) != nullptr;
@@ -302,7 +296,7 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const Ran
     recording.restart = assume_restart(process, loader);
     recording.company_loss = assumed_company_loss();
   }
-  add_epochs(run, rank, loader, epochs, *typical, recording);
+  add_epochs(process, rank, loader, epochs, *typical, recording);
   recording.measured_step_ms = rank.mean_step_ms();
   recording.steps = rank.steps.size();
   size_t all = 0;

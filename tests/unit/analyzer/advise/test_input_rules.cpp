@@ -35,7 +35,7 @@ LoaderJob reading(uint64_t bytes, uint32_t opens) {
 }
 
 // The worker's own process, with one recorded read a fetch.
-void add_worker_trace(test::Job& job, trace::OpClass op_class, uint32_t mount_text, uint32_t filesystem = 0) {
+void add_worker_trace(test::Job& job, trace::OpClass op_class, uint32_t mount_text) {
   model::Process worker;
   worker.pid = 5000;
   worker.worker_of = 0;
@@ -45,7 +45,7 @@ void add_worker_trace(test::Job& job, trace::OpClass op_class, uint32_t mount_te
         {batch.fetch.begin, batch.fetch.end, 0, 0, model::kNone, 0, trace::OpClass::Fetch, 0});
     model::HostCall call{batch.fetch.begin + 1000, batch.fetch.begin + 9'000'000, 0, 0, 0, 0, op_class, 0};
     call.detail = uint32_t(thread.io_details.size());
-    thread.io_details.emplace_back(4096, 0, mount_text, filesystem);
+    thread.io_details.emplace_back(4096, 0, mount_text, 0);
     thread.calls.push_back(call);
   }
   worker.threads = {thread};
@@ -131,27 +131,6 @@ TEST(InputRemoteStorage, IsReceivingFromSockets) {
   test::Job job = test::make_loader_job(reading(8'000'000, 0));
   add_worker_trace(job, trace::OpClass::Receive, 0);
   EXPECT_NE(find(diagnose_job(job), "input-remote-storage"), nullptr);
-}
-
-// gzip for each sample: no storage is slow, and what it waits for needs a core as
-// well, of which there are two.
-TEST(InputDecode, IsAlsoTheWorkOfProcessesThatTheDatasetWaitsFor) {
-  constexpr uint32_t kPipe = 0x50495045;
-  LoaderJob wanted = reading(80'000, 0);
-  wanted.cpu_count = 2;
-  wanted.think_ms = [](size_t) { return 0.5; };
-  test::Job slow = test::make_loader_job(wanted);
-  add_worker_trace(slow, trace::OpClass::Read, 0);
-  EXPECT_NE(find(diagnose_job(slow), "input-storage"), nullptr);
-  test::Job job = test::make_loader_job(wanted);
-  add_worker_trace(job, trace::OpClass::Read, 0, kPipe);
-  const Diagnosis diagnosis = diagnose_job(job);
-  EXPECT_EQ(find(diagnosis, "input-storage"), nullptr);
-  EXPECT_EQ(find(diagnosis, "input-remote-storage"), nullptr);
-  EXPECT_NE(find(diagnosis, "input-decode"), nullptr);
-  const Finding* workers = find(diagnosis, "dataloader-workers");
-  ASSERT_NE(workers, nullptr);
-  EXPECT_EQ(setting_value(workers->fix.change), "2");
 }
 
 // 200 batches as two epochs of 100; `second_io` is how long the second reads, against the first.

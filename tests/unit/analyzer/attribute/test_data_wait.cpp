@@ -210,13 +210,12 @@ TEST_F(DataWaitTest, WithoutWorkersTheBatchIsMadeInsideNext) {
   EXPECT_EQ(row.time(Category::InputPin), us(100));
 }
 
-// Its samples are what the collector looks through, and a program started for a sample works for it.
-TEST_F(DataWaitTest, CollectionsAndChildProcessesOfAFetchArePartOfItsWork) {
+// Its samples are what the collector looks through.
+TEST_F(DataWaitTest, CollectionsOfAFetchArePartOfItsWork) {
   process().loaders[0].num_workers = 0;
   epoch().workers.clear();
   call(main_, OpClass::Fetch, 0, us(1000));
   call(main_, OpClass::GarbageCollection, us(100), us(300));
-  call(main_, OpClass::ChildWait, us(400), us(600));
   call(main_, OpClass::Sleep, us(700), us(800));
   call(main_, OpClass::GarbageCollection, us(1020), us(1050));
   batches()[0].worker = model::kNone;
