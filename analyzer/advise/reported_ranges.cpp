@@ -24,10 +24,10 @@ void add_reported_range(Finding& finding, const RuleInput& input,
                               double(inside->ns) / 1e6 / double(input.rank.steps.size()), "ms a step"});
 }
 
-std::vector<model::TimeSpan> time_of(const RuleInput& input, attribute::Category category) {
+std::vector<model::TimeSpan> time_of(const RuleInput& input, attribute::CategorySet categories) {
   std::vector<model::TimeSpan> intervals;
   for (const attribute::Slice& slice : input.rank.slices)
-    if (slice.category == category && slice.thread == input.process.training_thread)
+    if (categories.contains(slice.category) && slice.thread == input.process.training_thread)
       intervals.push_back({slice.begin, slice.end});
   return intervals;
 }

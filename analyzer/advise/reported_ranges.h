@@ -15,7 +15,7 @@ namespace gpuwatch::advise {
 void add_reported_range(Finding& finding, const RuleInput& input,
                         const std::vector<model::TimeSpan>& intervals);
 
-// The intervals in which the training thread's time is attributed to this category.
-std::vector<model::TimeSpan> time_of(const RuleInput& input, attribute::Category category);
+// The intervals in which the training thread's time is attributed to these categories.
+std::vector<model::TimeSpan> time_of(const RuleInput& input, attribute::CategorySet categories);
 
 }  // namespace gpuwatch::advise

@@ -1,24 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/advise/seen_place.h"
 
-#include <algorithm>
-#include <vector>
-
+#include "analyzer/advise/reported_ranges.h"
 #include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 namespace {
 
 constexpr double kLeastAtPlace = 1.0 / 3;  // of the samples; less is one place among many
-
-std::vector<model::TimeSpan> time_of(const RuleInput& input, attribute::CategorySet categories) {
-  std::vector<model::TimeSpan> intervals;
-  for (const attribute::Slice& slice : input.rank.slices)
-    if (categories.contains(slice.category) && slice.thread == input.process.training_thread)
-      intervals.push_back({slice.begin, slice.end});
-  std::ranges::sort(intervals, {}, &model::TimeSpan::begin);
-  return intervals;
-}
 
 }  // namespace
 

@@ -161,6 +161,22 @@ double hidden_input_ceiling(const std::vector<Finding>& findings) {
   return ceiling;
 }
 
+// `ceiling`: of faster data loading, which is hidden where only the cores that it takes show.
+Verdict on_cpu(const RankAttribution& rank, const std::vector<Finding>& findings, double ceiling,
+               bool is_hidden) {
+  const Finding* first = first_complaint(findings);
+  const bool is_elsewhere = first && is_about_the_job(*first) && first->bottleneck != Bottleneck::Input &&
+                            !first->is_of_the_run && ceiling < kLeastSpeedup;
+  const std::string loading =
+      is_elsewhere ? "; data loading is no limit, change 1 is"
+                   : fmt::format("{}; faster data loading gains up to {:.2f}x",
+                                 is_hidden ? ", and data loading takes CPU cores from it" : "", ceiling);
+  return {"cpu-job",
+          fmt::format("CPU JOB: training computes on the CPU {} of the time{}{}",
+                      percent(rank.share(Category::Compute)), loading, machine_words(rank)),
+          ceiling};
+}
+
 Verdict not_bound(const model::Process& process, const RankAttribution& rank,
                   const std::vector<Finding>& findings) {
   const bool has_complaints = std::ranges::any_of(findings, is_about_the_job);
@@ -175,22 +191,7 @@ Verdict not_bound(const model::Process& process, const RankAttribution& rank,
                     "is not known (no loader was seen)",
                     percent(compute)),
         1};
-  const Finding* first = first_complaint(findings);
-  const bool is_elsewhere = first && is_about_the_job(*first) && first->bottleneck != Bottleneck::Input &&
-                            !first->is_of_the_run && ceiling < kLeastSpeedup;
-  if (rank.device == model::kNone && is_elsewhere)
-    return {"cpu-job",
-            fmt::format("CPU JOB: training computes on the CPU {} of the time; data loading is no limit, "
-                        "change 1 is{}",
-                        percent(compute), machine_words(rank)),
-            ceiling};
-  if (rank.device == model::kNone)
-    return {"cpu-job",
-            fmt::format("CPU JOB: training computes on the CPU {} of the time{}; faster data loading gains "
-                        "up to {:.2f}x{}",
-                        percent(compute), is_hidden ? ", and data loading takes CPU cores from it" : "",
-                        ceiling, machine_words(rank)),
-            ceiling};
+  if (rank.device == model::kNone) return on_cpu(rank, findings, ceiling, is_hidden);
   if (has_complaints) {
     const std::string host =
         ceiling < kLeastSpeedup

@@ -12,6 +12,8 @@
 #include "analyzer/model/captures.h"
 #include "analyzer/model/device_steps.h"
 #include "analyzer/model/launch_steps.h"
+#include "analyzer/model/loader_steps.h"
+#include "analyzer/model/outermost_calls.h"
 #include "analyzer/model/pauses.h"
 #include "analyzer/model/quantile.h"
 #include "analyzer/model/ranges.h"
@@ -21,16 +23,6 @@ namespace gpuwatch::model {
 namespace {
 
 using trace::OpClass;
-
-// Calls of a class on a thread that are not inside another one of that class.
-template <typename Wanted>
-std::vector<const HostCall*> outermost(const Thread& thread, Wanted wanted) {
-  std::vector<const HostCall*> calls;
-  for (const auto& call : thread.calls) {
-    if (wanted(call) && (calls.empty() || call.begin >= calls.back()->end)) calls.push_back(&call);
-  }
-  return calls;
-}
 
 // Steps of one optimizer object that belong together.
 struct OptimizerLife {
@@ -113,10 +105,6 @@ bool is_in_graph(const Run& run, const Process& process, const std::vector<const
   return is_followed_by_graphs(process.threads[process.training_thread], optimizer) ||
          std::any_of(optimizer.begin(), optimizer.end(),
                      [&](const HostCall* step) { return is_captured(capturing, *step); });
-}
-
-bool returned_batch(const HostCall& call) {
-  return call.op_class == OpClass::LoaderNext && !call.failed();
 }
 
 // The loader goes on for long after the last of them: torch.compile of PyTorch 2.0 takes the hooks off that
@@ -299,40 +287,6 @@ std::vector<Step> from_optimizer(const Thread& thread, const std::vector<const H
   return steps;
 }
 
-// Nothing tells where the last step ends: a validation, a saved model and the interpreter's end follow it. 21
-// s of such a rest made 136 ms a step of 69.
-bool is_rest_of_the_program(const Process& process, const HostCall* last_next,
-                            const std::vector<Step>& steps) {
-  constexpr size_t kFew = 3;
-  if (steps.size() < kFew || steps.back().begin != last_next->begin) return false;
-  if (process.end_state == EndState::kKilledOrRunning) return false;  // what it hangs in, say
-  const auto length = [](const Step& step) { return step.end - step.begin; };
-  return std::ranges::all_of(steps.begin(), steps.end() - 1,
-                             [&](const Step& step) { return length(step) < length(steps.back()); });
-}
-
-// Step i begins with the i-th next() of the loader that gave most batches.
-std::vector<Step> from_loader(const Process& process, const Thread& thread) {
-  std::unordered_map<uint32_t, size_t> batches;
-  uint32_t main = 0;
-  for (const auto& call : thread.calls) {
-    if (!returned_batch(call)) continue;
-    const size_t count = ++batches[call.correlation_or_object];
-    if (count > batches[main] || batches.size() == 1) main = call.correlation_or_object;
-  }
-  const auto nexts = outermost(thread, [&](const HostCall& c) {
-    return c.op_class == OpClass::LoaderNext && c.correlation_or_object == main;
-  });
-  std::vector<Step> steps;
-  for (size_t i = 0; i < nexts.size(); ++i) {
-    if (nexts[i]->failed()) continue;
-    const Ns end = i + 1 < nexts.size() ? nexts[i + 1]->begin : std::max(nexts[i]->end, process.last_seen);
-    steps.push_back({nexts[i]->begin, end, 0, false});
-  }
-  if (is_rest_of_the_program(process, nexts.back(), steps)) steps.pop_back();
-  return steps;
-}
-
 // What nearly all steps have; else their mean. A framework that takes a batch ahead, or drops one at the end
 // of an epoch, leaves a step or two with one batch more or less: 7.9 samples are nobody's batch.
 double usual(std::vector<double> samples, size_t steps) {
@@ -440,7 +394,7 @@ StepSeries find_steps(const Run& run, const Process& process) {
     series.steps = from_optimizer(thread, optimizer);
   } else if (series.steps = find_range_steps(run, thread); !series.steps.empty()) {
     series.source = "nvtx";
-  } else if (series.steps = from_loader(process, thread); series.steps.size() > 1) {
+  } else if (series.steps = find_loader_steps(process, thread); series.steps.size() > 1) {
     series.source = "loader";
   } else if (series.steps = find_launch_steps(run, process, process.training_thread); !series.steps.empty()) {
     series.source = "launches";

@@ -6,6 +6,7 @@
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/advise/whole_batches.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/stacks.h"
 #include "analyzer/model/training_stacks.h"
@@ -78,8 +79,7 @@ std::optional<model::SeenFunction> slow_function(const RuleInput& input, double 
   return functions.front().share >= kMost ? std::optional(functions.front()) : std::nullopt;
 }
 
-// PyTorch's own collating stacks what has one shape already: what takes long is that there are so many
-// samples, each with a call of __getitem__ and a tensor to stack. Seen in the training thread.
+// PyTorch's own collating stacks what has one shape already. Seen in the training thread.
 bool is_default_collate(const RuleInput& input) {
   constexpr double kMost = 0.5;
   const model::Loader* configured = input.configured_loader();
@@ -98,19 +98,6 @@ bool is_default_collate(const RuleInput& input) {
         collate != frames.end() && std::all_of(frames.begin(), collate, model::is_torch_or_interpreter);
   }
   return seen >= model::kLeastStackSamples && double(by_default) >= kMost * double(seen);
-}
-
-// Then the calls of __getitem__ go as well: no more is known than that the time to make the batch does.
-void take_whole_batches(Finding& finding, const RuleInput& input, double waits) {
-  finding.lost_share = waits;
-  finding.ceiling_speedup = ceiling_without_input(input, waits);
-  finding.fix.change = NamedChange{"sampler", "BatchSampler"};
-  finding.fix.summary =
-      "Index whole batches instead of samples one by one: a BatchSampler as sampler= with batch_size=None, "
-      "so "
-      "that __getitem__ gets a list of indices";
-  finding.fix.snippet =
-      "DataLoader(dataset, batch_size=None, sampler=BatchSampler(RandomSampler(dataset), 256, False))";
 }
 
 void name_function(Finding& finding, const model::SeenFunction& slow) {
@@ -148,7 +135,10 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
   finding.fix.snippet = "def collate_fn(samples): return torch.stack(samples)";
   if (const auto slow = slow_function(input, share)) name_function(finding, *slow);
   if (is_default_collate(input)) {
-    take_whole_batches(finding, input, waits);
+    // The calls of __getitem__ go as well: no more is known than that the time to make the batch does.
+    finding.lost_share = waits;
+    finding.ceiling_speedup = ceiling_without_input(input, waits);
+    propose_whole_batches(finding, *input.configured_loader());
     return finding;
   }
   finding.prediction = loader_prediction(input, changed, input.loader_check, setting);

@@ -171,13 +171,16 @@ std::vector<model::TimeSpan> intervals_of(const RuleInput& input, const HostCall
   return intervals;
 }
 
+const char* another_process(const RuleInput& input) {
+  return input.process.loaders.empty() ? "another process" : "the DataLoader's workers";
+}
+
 Finding describe(const RuleInput& input, double share, uint32_t call) {
   Finding finding = make_finding(kHostWork, input, share);
 
   finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "own work", "every 50 steps"};
   finding.fix.summary =
-      fmt::format("Move this work to {} or the GPU, or run it every 50 steps",
-                  input.process.loaders.empty() ? "another process" : "the DataLoader's workers");
+      fmt::format("Move this work to {} or the GPU, or run it every 50 steps", another_process(input));
   if (call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, call);
   return finding;
@@ -240,7 +243,7 @@ std::optional<Finding> on_device(const RuleInput& input) {
   finding.evidence = {{"GPU idle while the script runs", 100 * share, "% of the step"},
                       {"such work occurs in", 100 * double(work.steps) / steps, "% of the steps"},
                       {"script between CUDA calls", ms, "ms a step"}};
-  const std::vector<model::TimeSpan> time = time_of(input, Category::HostCompute);
+  const std::vector<model::TimeSpan> time = time_of(input, {Category::HostCompute});
   add_reported_range(finding, input, time);
   if (const auto seen = model::main_training_function(input.run, input.process, time))
     finding.fix.location = seen->frame.location();
@@ -323,8 +326,7 @@ void describe_library(Finding& finding, const RuleInput& input, const model::Scr
   finding.title = fmt::format("Host work: the training thread spends {:.0f}% {} in {}, not in the model",
                               100 * share, of, library);
   finding.fix.summary =
-      fmt::format("Move the work in {} to {}, or run it every 50 steps", library,
-                  input.process.loaders.empty() ? "another process" : "the DataLoader's workers");
+      fmt::format("Move the work in {} to {}, or run it every 50 steps", library, another_process(input));
 }
 
 // Without steps nothing tells the loop from the rest of the program.

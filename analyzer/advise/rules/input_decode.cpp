@@ -13,6 +13,7 @@
 #include "analyzer/advise/slow_sampler.h"
 #include "analyzer/advise/storage.h"
 #include "analyzer/advise/unseen_pipeline.h"
+#include "analyzer/advise/whole_batches.h"
 #include "analyzer/advise/worker_bound.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/stacks.h"
@@ -199,21 +200,13 @@ double share_left(const RuleInput& input) {
                   : 0;
 }
 
-// PyTorch's own dataset of tensors makes no sample that could be cheaper, but one Python call and one tensor
-// to stack for each: without 2048 of them, a step of 46 ms took 18.
-void take_whole_batches(Finding& finding, const model::Loader& loader) {
+// PyTorch's own dataset of tensors makes no sample that could be cheaper.
+void blame_single_samples(Finding& finding, const model::Loader& loader) {
   if (!loader.dataset.ends_with("TensorDataset") || loader.batch_size <= 1) return;
   finding.title = fmt::format(
       "CPU transforms: {} samples of a TensorDataset are indexed and stacked one by one for each batch",
       loader.batch_size);
-  finding.fix.change = NamedChange{"sampler", "BatchSampler"};
-  finding.fix.summary =
-      "Index the tensors by whole batches: a BatchSampler as sampler=, with batch_size=None, or a loop over "
-      "torch.randperm(n).split(batch_size)";
-  finding.fix.snippet = fmt::format(
-      "DataLoader(dataset, batch_size=None, sampler=BatchSampler(RandomSampler(dataset), {}, False))",
-      loader.batch_size);
-  finding.fix.location = loader.location;
+  propose_whole_batches(finding, loader);
 }
 
 void describe(Finding& finding, const RuleInput& input, const predict::BatchCost& mean, double left) {
@@ -282,7 +275,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   describe(finding, input, mean, left);
   if (left == of_cores) blame_full_cores(finding, *use, of_cores);
   if (input.facts) blame_reading(finding, *input.facts);
-  if (const model::Loader* configured = input.configured_loader()) take_whole_batches(finding, *configured);
+  if (const model::Loader* configured = input.configured_loader()) blame_single_samples(finding, *configured);
   return finding;
 }
 
@@ -291,9 +284,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kInputDecode{
     "input-decode",
     "Decoding and augmentation need more CPU time than the cores can give, so no loader setting helps.",
-    "Fetches are mostly CPU time, or wait for processes of this machine that compute for them (a program "
-    "started for each sample, a pipe), and the simulated replay with a worker on every core still waits for "
-    "data, "
+    "Fetches are mostly CPU time, and the simulated replay with a worker on every core still waits for data, "
     "or trains more slowly on the cores that they leave, because workers and training fill them. Or "
     "training waits for tf.data or Keras, whose threads work in its process, and they fill the cores or hold "
     "the GIL. Or no "

@@ -199,7 +199,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   finding.evidence = {{"step time lost by waiting and, of data, copying", 100 * lost, "% of the step"},
                       {"mean sync stall", waited_ns / times / 1e6, "ms"},
                       {"synchronization points at this line", per_step, "a step"}};
-  add_reported_range(finding, input, time_of(input, Category::Sync));
+  add_reported_range(finding, input, time_of(input, {Category::Sync}));
   const SyncReads reads =
       speaks_torch(input.process) ? sync_reads(input, places) : SyncReads{.has_own = true};
   name_fix(finding, input, places, reads);

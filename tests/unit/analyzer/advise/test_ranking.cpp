@@ -4,6 +4,7 @@
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/ranking.h"
+#include "tests/unit/analyzer/advise/epochs.h"
 #include "tests/unit/analyzer/synthetic_run.h"
 
 namespace gpuwatch::advise {
@@ -107,24 +108,13 @@ TEST(Ranking, AnOptionThatHardlyHelpsComesAfterTheCodeThatCosts) {
 
 // Epochs of eight batches: what starting workers would take is open, so that the interval holds a loss.
 // Training computes on both cores in half of each step. Whether fetches sleep or compute decides.
-void split_into_epochs(model::Process& process, size_t batches) {
-  const model::LoaderEpoch whole = process.epochs.front();
-  process.epochs.clear();
-  for (size_t from = 0; from < whole.batches.size(); from += batches) {
-    model::LoaderEpoch& epoch = process.epochs.emplace_back(whole);
-    const auto begin = whole.batches.begin() + ptrdiff_t(from);
-    epoch.batches.assign(begin, begin + ptrdiff_t(std::min(batches, whole.batches.size() - from)));
-    epoch.start = {epoch.batches.front().next.begin, epoch.batches.front().next.begin};
-  }
-}
-
 std::string first_with_fetches_that_compute(double cpu_share) {
   constexpr double kMs = 10;  // of a fetch, and of the work between two
   test::Job job = test::make_loader_job(
       {.workers = 0, .batches = 60, .cpu_count = 2, .cpu_share = cpu_share, .think_ms = [](size_t) {
          return kMs;
        }});
-  split_into_epochs(job.process(), 8);
+  test::split_into_epochs(job.process(), 8);
   const model::TimeSpan steps{job.rank().steps.front().step.begin, job.rank().steps.back().step.end};
   for (const model::Ns time : {steps.begin, steps.end}) {
     model::MachineSample sample{};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/unit/analyzer/advise/cpu_training.h"
+#include "tests/unit/analyzer/advise/epochs.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -32,17 +33,6 @@ TEST(HostWork, OfASamplerIsNamedAndPredicted) {
   EXPECT_EQ(find(diagnose(quick.run, quick.ranks), "host-work"), nullptr);
 }
 
-void split_into_epochs(model::Process& process, size_t batches) {
-  const model::LoaderEpoch whole = process.epochs.front();
-  process.epochs.clear();
-  for (size_t from = 0; from < whole.batches.size(); from += batches) {
-    model::LoaderEpoch& epoch = process.epochs.emplace_back(whole);
-    const auto begin = whole.batches.begin() + ptrdiff_t(from);
-    epoch.batches.assign(begin, begin + ptrdiff_t(std::min(batches, whole.batches.size() - from)));
-    epoch.start = {epoch.batches.front().next.begin, epoch.batches.front().next.begin};
-  }
-}
-
 // 50 ms before the first of ten batches of 10 ms, beside 10 ms of training: 5 of 25 ms.
 TEST(HostWork, OfASamplerThatDrawsAtTheBeginOfAnEpochIsNamedAndPredicted) {
   test::Job job = test::make_loader_job(
@@ -51,7 +41,7 @@ TEST(HostWork, OfASamplerThatDrawsAtTheBeginOfAnEpochIsNamedAndPredicted) {
        .think_ms = [](size_t) { return 10.0; },
        .describe =
            [](model::Batch& batch) { batch.fetch.begin += batch.index % 10 == 0 ? 50'000'000 : 20'000; }});
-  split_into_epochs(job.process(), 10);
+  test::split_into_epochs(job.process(), 10);
   const Diagnosis diagnosis = diagnose(job.run, job.ranks);
   const Finding* finding = find(diagnosis, "host-work");
   ASSERT_NE(finding, nullptr);
@@ -63,7 +53,7 @@ TEST(HostWork, OfASamplerThatDrawsAtTheBeginOfAnEpochIsNamedAndPredicted) {
 // next(iter(loader)) in each step.
 TEST(HostWork, OfASamplerThatIsAskedForAnEpochInEachStepIsToKeepTheIterator) {
   test::Job job = test::make_loader_job({.workers = 0, .draw_ms = 20});
-  split_into_epochs(job.process(), 1);
+  test::split_into_epochs(job.process(), 1);
   job.process().loaders[0].batches = 1000;
   const Diagnosis diagnosis = diagnose(job.run, job.ranks);
   const Finding* finding = find(diagnosis, "host-work");
@@ -74,7 +64,7 @@ TEST(HostWork, OfASamplerThatIsAskedForAnEpochInEachStepIsToKeepTheIterator) {
 // The same with workers, which start for each batch: living ones would still begin an epoch in each step.
 TEST(DataloaderPersistentWorkers, StartedForASingleBatchAreToKeepTheIterator) {
   test::Job job = test::make_loader_job({.workers = 2, .think_ms = [](size_t) { return 20.0; }});
-  split_into_epochs(job.process(), 1);
+  test::split_into_epochs(job.process(), 1);
   for (model::LoaderEpoch& epoch : job.process().epochs) {
     epoch.start.begin -= 15'000'000;  // of 20 ms between two batches
     epoch.batches.front().sent = epoch.start.begin + 10'000'000;
