@@ -2,7 +2,6 @@
 #include "analyzer/advise/machine.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
 #include "analyzer/advise/worker_bound.h"
@@ -96,15 +95,6 @@ std::optional<MachineUse> machine_use(const RuleInput& input) {
 
 bool fills_cores(const RuleInput& input, const MachineUse& use) {
   return use.job_cores >= kFullCores * cores_of_rank(input) * input.ranks_on_host;
-}
-
-double number_fact(const model::Process& process, const char* key) {
-  const auto found = process.facts.find(key);
-  if (found == process.facts.end()) return 0;
-  double value = 0;
-  const std::string& text = found->second;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value) ? value : 0;
 }
 
 double cpu_quota(const model::Process& process) {

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "analyzer/advise/rule.h"
+#include "analyzer/model/facts.h"
 
 namespace gpuwatch::advise {
 
@@ -37,8 +38,7 @@ inline constexpr double kFullCores = 0.85;  // of them
 // CPU cores that the container's quota allows; 0: no quota, or not known.
 double cpu_quota(const model::Process& process);
 
-// A recorded fact as a number; 0 where it is missing or not a number.
-double number_fact(const model::Process& process, const char* key);
+using model::number_fact;
 
 // Below these shares of the time, a shortage of CPU is not reported: an idle machine shows 1 to 3% run delay,
 // and XProf and TensorBoard's profiler report bottlenecks from 5%.

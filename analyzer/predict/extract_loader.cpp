@@ -292,9 +292,10 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const Ran
     recording.hand_over = measure_hand_over(epochs, recorded_stretch(epochs).of_fetches > kCrowded);
     recording.restart = measure_restart(process, loader, recording.hand_over);
   } else {
-    recording.hand_over = assume_hand_over(epochs);
+    recording.hand_over = assume_hand_over(process, epochs);
     recording.restart = assume_restart(process, loader);
     recording.company_loss = assumed_company_loss();
+    recording.scheduling.spinning_power = assumed_spinning_power();
   }
   add_epochs(process, rank, loader, epochs, *typical, recording);
   recording.measured_step_ms = rank.mean_step_ms();

@@ -74,8 +74,9 @@ struct HandOver {
   // What a batch costs more than one that was made inline: a worker writes it to new pages of shared memory,
   // and whoever uses it first reads it from there. 0: recorded with workers, in the batches themselves.
   double share_ns_per_byte = 0, first_use_ns_per_byte = 0;
-  bool measured = false;  // false: assumed, the run had no workers
-  bool is_split = true;   // false: no batch was there before the consumer: the sum of send and take is known
+  bool is_page_fault_known = false;  // these follow from what a page fault takes on the job's machine
+  bool measured = false;             // false: assumed, the run had no workers
+  bool is_split = true;  // false: no batch was there before the consumer: the sum of send and take is known
 };
 
 // What lies between two epochs. Times of one worker are its share: workers are started one after the other.

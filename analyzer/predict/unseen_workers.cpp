@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "analyzer/model/facts.h"
 #include "analyzer/model/quantile.h"
 #include "analyzer/predict/hand_over.h"
 
@@ -17,16 +18,24 @@ using model::Process;
 // A batch of one tensor: 0.7 ms was the one constant that fitted 14 PyTorch loader configurations (workers 1
 // to 4, prefetch 1 to 4) on a desktop-class machine. Each tensor has a file descriptor of its own that is
 // handed over: 1, 2, 5 and 10 tensors took 0.94, 1.34, 1.62 and 2.37 ms of CPU time on both sides, of which a
-// tensor is a ninth of the time of a batch of one.
-constexpr double kTransferNs = 0.6e6;
-constexpr double kTensorNs = 0.1e6;
+// tensor is a ninth of the time of a batch of one. On a virtual machine, of a third of that speed, taking
+// alone was 1.7 to 2.5 ms.
+constexpr double kTransferNs = 1e6;
+constexpr double kTensorNs = 0.15e6;
 constexpr double kTransferSpread = 2;  // either way, from machine to machine
 
-// Batches of 1 and 10 MB took a worker 0.42 ms more for each MB than the training thread, which gets the
-// memory of the last batch again; the first use 0.05 to 0.35 ms for each MB. Both are page faults, 1.7 us
-// each in a virtual machine; without one they take a third.
-constexpr double kShareNsPerByte = 0.3, kLeastShareNsPerByte = 0.12, kMostShareNsPerByte = 0.5;
-constexpr double kFirstUseNsPerByte = 0.12, kLeastFirstUseNsPerByte = 0.04, kMostFirstUseNsPerByte = 0.35;
+// Each page of a batch is a page fault more in a worker than in the training thread, which gets the memory of
+// the last batch again. A fault took 1.7 and 4.4 us on two virtual machines, batches of 0.4 to 5 MB 1.4 times
+// as much, with what opening and mapping a file takes. Transforms have such faults, too: an allocator with
+// fewer living blocks returns more of its memory. Together that was 1.8 to 2.7 faults for each page in four
+// jobs.
+constexpr double kPageBytes = 4096;
+constexpr double kShareOfPage = 2, kLeastShareOfPage = 1.3, kMostShareOfPage = 3.2;
+// Whoever uses the batch first maps its pages, and frees them: 0.05 to 0.35 ms for each MB where a fault took
+// 1.7 us, 0.5 where it took 4.4.
+constexpr double kFirstUseOfPage = 0.4, kLeastFirstUseOfPage = 0.1, kMostFirstUseOfPage = 0.8;
+// Where the recording does not tell: 0.2 us without a virtual machine, up to 4.4 in one.
+constexpr double kPageFaultNs = 1000, kLeastPageFaultNs = 200, kMostPageFaultNs = 4400;
 
 // glibc's malloc returns a larger block to the system at once (DEFAULT_MMAP_THRESHOLD_MAX): then new pages
 // are part of the inline fetch, too. 40 MB took 19 ms inline and 22.5 in a worker.
@@ -49,9 +58,20 @@ constexpr double kImportNs = 2e9, kStopSpawnedNs = 0.2e9;
 constexpr double kStartSpread = 2;  // either way
 
 // Computing beside other computing: fetches took 2 to 6 % more CPU time in workers than inline, training 6 to
-// 10 %, where a batch was small. What decides, how much of the work is bound by memory and whether two
-// CPUs are one core's hardware threads, is not known.
-constexpr double kCompanyLoss = 0.03, kMostCompanyLoss = 0.12;
+// 10 %, where a batch was small; copies of memory 13 to 18 % beside each other. What decides, how much of the
+// work is bound by memory and whether two CPUs are one core's hardware threads, is not known.
+constexpr double kCompanyLoss = 0.04, kMostCompanyLoss = 0.15;
+
+// Scheduling::spinning_power of training on all cores, once it has workers beside it: where it was seen it
+// lay between 2 and 4.5. Of 14 CPU jobs, recorded without workers and run with one to eight, a power of 2
+// promised 14% too much in the median, 3 just as much as came true, 4.5 5% too little.
+constexpr double kSpinningPower = 3, kLeastSpinningPower = 2, kMostSpinningPower = 4.5;
+
+// Training on a GPU sleeps and wakes within a step: autograd's thread takes over and gives back. Beside
+// workers that compute on every core, whoever wakes may wait for the end of a worker's time slice: two of
+// them on two cores made the 17 ms of training 22 to 27.
+constexpr double kLateWakingsNs = 2 * 3e6;
+constexpr double kCoresAreFull = 0.75;
 
 double mean_of_batches(const std::vector<const LoaderEpoch*>& epochs, double (*value)(const Batch&),
                        double otherwise) {
@@ -100,8 +120,13 @@ void set_starts(Restart& restart, double factor) {
 
 void set_transport(HandOver& hand_over, double take_factor, double share, double first_use) {
   hand_over.take_ns *= take_factor;
-  hand_over.share_ns_per_byte *= share / kShareNsPerByte;
-  hand_over.first_use_ns_per_byte *= first_use / kFirstUseNsPerByte;
+  hand_over.share_ns_per_byte *= share / kShareOfPage;
+  hand_over.first_use_ns_per_byte *= first_use / kFirstUseOfPage;
+}
+
+void set_page_fault(HandOver& hand_over, double page_fault_ns) {
+  hand_over.share_ns_per_byte *= page_fault_ns / kPageFaultNs;
+  hand_over.first_use_ns_per_byte *= page_fault_ns / kPageFaultNs;
 }
 
 // If it was the fetch that the helpers of the training thread helped, it takes as much longer in a worker.
@@ -116,6 +141,16 @@ void give_helpers_to_fetches(LoaderReplayInput& recording) {
 // All of its help was waiting for work, spinning: OpenMP's threads do between two parallel regions.
 void take_no_help(LoaderReplayInput& recording) {
   recording.fetch_helpers_ns = 0;
+}
+
+bool wakes_late(const LoaderReplayInput& recording, const LoaderSetting& setting) {
+  return recording.think_cores <= 1 && setting.workers >= std::round(recording.cores) &&
+         replay(recording, setting).cpu_share > kCoresAreFull;
+}
+
+void wake_late(LoaderReplayInput& recording) {
+  for (ReplayEpoch& epoch : recording.epochs)
+    for (BatchCost& batch : epoch.batches) batch.think_ns += kLateWakingsNs / recording.batches_per_step;
 }
 
 // From the begin of next() to that of the fetch: usually a list's next 64 entries.
@@ -133,15 +168,19 @@ double draw_ns(const std::vector<const LoaderEpoch*>& epochs) {
 
 }  // namespace
 
-HandOver assume_hand_over(const std::vector<const LoaderEpoch*>& epochs) {
+HandOver assume_hand_over(const Process& process, const std::vector<const LoaderEpoch*>& epochs) {
   const double tensors = mean_of_batches(
       epochs, [](const Batch& b) { return double(b.tensors); }, 1);
   const double bytes = mean_of_batches(
       epochs, [](const Batch& b) { return double(b.bytes); }, 0);
+  const double recorded_ns = model::number_fact(process, "shared_page_ns");
+  const double page_ns_per_byte = (recorded_ns > 0 ? recorded_ns : kPageFaultNs) / kPageBytes;
   HandOver result;
   result.take_ns = kTransferNs + kTensorNs * tensors;
-  result.share_ns_per_byte = kShareNsPerByte * (bytes > kAlwaysNewBytes ? kShareOfAlwaysNew : 1);
-  result.first_use_ns_per_byte = kFirstUseNsPerByte;
+  result.share_ns_per_byte =
+      kShareOfPage * page_ns_per_byte * (bytes > kAlwaysNewBytes ? kShareOfAlwaysNew : 1);
+  result.first_use_ns_per_byte = kFirstUseOfPage * page_ns_per_byte;
+  result.is_page_fault_known = recorded_ns > 0;
   result.finish_ns = result.draw_ns = draw_ns(epochs);
   return result;
 }
@@ -169,6 +208,10 @@ double assumed_company_loss() {
   return kCompanyLoss;
 }
 
+double assumed_spinning_power() {
+  return kSpinningPower;
+}
+
 Estimate unseen_range(const LoaderReplayInput& recording, const LoaderSetting& setting, double expected_ms) {
   double below = 0, above = 0;
   const auto ask = [&](auto change) {
@@ -178,14 +221,23 @@ Estimate unseen_range(const LoaderReplayInput& recording, const LoaderSetting& s
     (off < 0 ? below : above) += off * off;
   };
   ask([](LoaderReplayInput& other) {
-    set_transport(other.hand_over, kTransferSpread, kMostShareNsPerByte, kMostFirstUseNsPerByte);
+    set_transport(other.hand_over, kTransferSpread, kMostShareOfPage, kMostFirstUseOfPage);
   });
   ask([](LoaderReplayInput& other) {
-    set_transport(other.hand_over, 1 / kTransferSpread, kLeastShareNsPerByte, kLeastFirstUseNsPerByte);
+    set_transport(other.hand_over, 1 / kTransferSpread, kLeastShareOfPage, kLeastFirstUseOfPage);
   });
+  if (!recording.hand_over.is_page_fault_known) {
+    ask([](LoaderReplayInput& other) { set_page_fault(other.hand_over, kMostPageFaultNs); });
+    ask([](LoaderReplayInput& other) { set_page_fault(other.hand_over, kLeastPageFaultNs); });
+  }
+  if (recording.think_cores > 1) {
+    ask([](LoaderReplayInput& other) { other.scheduling.spinning_power = kMostSpinningPower; });
+    ask([](LoaderReplayInput& other) { other.scheduling.spinning_power = kLeastSpinningPower; });
+  }
   ask([](LoaderReplayInput& other) { other.hand_over.busy_factor = kKeepsLock; });
   ask([](LoaderReplayInput& other) { other.company_loss = kMostCompanyLoss; });
   ask([](LoaderReplayInput& other) { other.company_loss = 0; });
+  if (wakes_late(recording, setting)) ask(wake_late);
   if (recording.helpers_ns > 0) ask(give_helpers_to_fetches);
   if (recording.fetch_helpers_ns > 0) ask(take_no_help);
   if (recording.epochs.size() > 1) {

@@ -145,6 +145,7 @@ void put_memory_facts() noexcept {
   machine::find_memory_limit(kRoots, &g_memory_limit);
   if (g_memory_limit.tightest_bytes) record::put_fact("memory_limit_bytes", g_memory_limit.tightest_bytes);
   if (const uint64_t shm = read_room("/dev/shm").bytes) record::put_fact("shm_bytes", shm);
+  if (const uint64_t page_ns = measure_shared_page_ns()) record::put_fact("shared_page_ns", page_ns);
 }
 
 }  // namespace

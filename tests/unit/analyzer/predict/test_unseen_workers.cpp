@@ -43,17 +43,44 @@ double step_ms(const LoaderReplayInput& recording, int workers) {
   return replay(recording, {.workers = workers}).step_ms;
 }
 
-// The ImageNet example at batch 32: 19 MB a batch, which a worker writes to new pages of shared memory.
+LoaderReplayInput extracted_where_a_page_takes(const char* ns, const LoaderJob& job) {
+  test::Job made = test::make_loader_job(job);
+  made.process().facts["shared_page_ns"] = ns;
+  return extract_loader(made.run, made.ranks.front()).value();
+}
+
+// The ImageNet example at batch 32: 19 MB a batch, which a worker writes to new pages of shared memory. What
+// a page takes there was measured.
 TEST(UnseenWorkers, WriteLargeBatchesToSharedMemory) {
   const LoaderReplayInput small = extracted(with_batches_of(2, 1024));
-  const LoaderReplayInput large = extracted(with_batches_of(2, 19 * kMb));
+  const LoaderReplayInput large = extracted_where_a_page_takes("1700", with_batches_of(2, 19 * kMb));
   EXPECT_LT(std::abs(check(large).error()), 0.01) << "the run without workers is as it was recorded";
+  const double faults_ms = 19e6 / 4096 * 1.7e-3;
   const double slower_ms = step_ms(large, 1) - step_ms(small, 1);
-  EXPECT_GT(slower_ms, 19 * 0.2);
-  EXPECT_LT(slower_ms, 19 * 0.5);
+  EXPECT_GT(slower_ms, faults_ms);
+  EXPECT_LT(slower_ms, 3 * faults_ms);
   const Estimate range = replay_estimate(large, {.workers = 1});
-  EXPECT_GT(range.high - range.expected, 19 * 0.1) << "page faults cost more on some machines";
-  EXPECT_LT(range.low, range.expected - 19 * 0.1);
+  EXPECT_GT(range.high - range.expected, faults_ms) << "how many more there are in a worker is not known";
+  EXPECT_LT(range.low, range.expected - 0.4 * faults_ms);
+}
+
+// A batch of 2.8 MB (lidar-pillars of tests/abroad): where a page took 4.4 us, a worker needed 28 ms for what
+// took the training thread 18.5; 20.7 was predicted when each byte was thought to take as long everywhere.
+TEST(UnseenWorkers, WriteAsSlowlyAsTheMachineFaultsPages) {
+  LoaderJob job = with_batches_of(3, 2'800'000);
+  job.service_ms = [](size_t) { return 18.5; };
+  job.think_ms = [](size_t) { return 3.0; };
+  const double slow_ms = step_ms(extracted_where_a_page_takes("4400", job), 1);
+  const double quick_ms = step_ms(extracted_where_a_page_takes("200", job), 1);
+  EXPECT_NEAR(quick_ms, 19.5, 1);
+  EXPECT_GT(slow_ms, 24);
+  EXPECT_LT(slow_ms, 29);
+  const auto width = [](const LoaderReplayInput& recording) {
+    const Estimate range = replay_estimate(recording, {.workers = 1});
+    return range.high - range.low;
+  };
+  EXPECT_GT(width(extracted(job)), width(extracted_where_a_page_takes("1000", job)) + 1)
+      << "an older recording does not tell";
 }
 
 TEST(UnseenWorkers, HandEachTensorOver) {
@@ -86,7 +113,7 @@ TEST(UnseenWorkers, DoNotDrawTheirIndices) {
   const LoaderReplayInput recording = extracted(job);
   EXPECT_NEAR(recording.hand_over.draw_ns / 1e6, 20, 0.1);
   EXPECT_LT(std::abs(check(recording).error()), 0.01);
-  EXPECT_NEAR(step_ms(recording, 4), 20 + 10, 2) << "and what handing a batch over takes";
+  EXPECT_NEAR(step_ms(recording, 4), 20 + 10, 3) << "and what handing a batch over takes";
 }
 
 // A recording with workers has it in its batches.
@@ -184,7 +211,7 @@ TEST(UnseenWorkers, AreNotSparedWhatOtherProgramsTake) {
   const LoaderReplayInput recording = extract_loader(made.run, made.rank()).value();
   EXPECT_LT(std::abs(check(recording).error()), 0.01);
   EXPECT_FALSE(recording.is_cpu_limited);
-  EXPECT_LT(step_ms(recording, 1), 65) << "of 80; both have their share of the CPU";
+  EXPECT_LT(step_ms(recording, 1), 68) << "of 80; both have their share of the CPU";
   EXPECT_GT(replay_estimate(recording, {.workers = 1}).high, step_ms(recording, 1) * 1.1)
       << "one more shares with the others";
 }
@@ -267,6 +294,29 @@ TEST(UnseenWorkers, LeaveACoreOfItsOwnToTrainingOnAGpu) {
   EXPECT_EQ(on_gpu.helpers_ns, 0);
   const LoaderReplayInput on_cpu = with_helpers(8, 8, "/home/me/train.py:26 Particles.__getitem__");
   EXPECT_GT(on_cpu.helpers_ns, 7e6);
+}
+
+// Of 14 CPU jobs that were recorded without workers and run with some, 11 came to less than was predicted
+// when training was thought to lose no more than in the first such job (a power of 2).
+TEST(UnseenWorkers, HoldUpTrainingThatSpins) {
+  const LoaderReplayInput parallel = with_helpers(10, 10);
+  const Estimate range = replay_estimate(parallel, {.workers = 2});
+  LoaderReplayInput seldom = parallel;
+  seldom.scheduling.spinning_power = 2;
+  EXPECT_GT(step_ms(parallel, 2), 1.05 * step_ms(seldom, 2));
+  EXPECT_LE(range.low, step_ms(seldom, 2)) << "by how much is not known";
+  EXPECT_GT(range.high, 1.05 * step_ms(parallel, 2));
+}
+
+// Training on a GPU next to workers on every core (lidar-pillars of tests/abroad: 28 ms, 21.7 expected).
+TEST(UnseenWorkers, LeaveOpenHowLateTrainingWakes) {
+  const LoaderReplayInput on_gpu = with_helpers(6, 0, "", 0);
+  const auto above_ms = [&](int workers) {
+    const LoaderSetting setting{.workers = workers};
+    return replay_estimate(on_gpu, setting).high - step_ms(on_gpu, workers);
+  };
+  EXPECT_GT(above_ms(2), 4);
+  EXPECT_LT(above_ms(1), above_ms(2)) << "a core is left to it";
 }
 
 // Training on both cores: helpers are taken for its own, but they may be the fetch's.
