@@ -18,10 +18,11 @@ using model::Process;
 // A batch of one tensor: 0.7 ms was the one constant that fitted 14 PyTorch loader configurations (workers 1
 // to 4, prefetch 1 to 4) on a desktop-class machine. Each tensor has a file descriptor of its own that is
 // handed over: 1, 2, 5 and 10 tensors took 0.94, 1.34, 1.62 and 2.37 ms of CPU time on both sides, of which a
-// tensor is a ninth of the time of a batch of one. On a virtual machine, of a third of that speed, taking
-// alone was 1.7 to 2.5 ms.
-constexpr double kTransferNs = 1e6;
-constexpr double kTensorNs = 0.15e6;
+// tensor is a ninth of the time of a batch of one. A page fault took 1.7 us there; on a virtual machine where
+// it took 4.4, taking a batch of one to three tensors was 1.7 to 2.5 ms: both are the kernel's work.
+constexpr double kTransferNs = 0.6e6;
+constexpr double kTensorNs = 0.1e6;
+constexpr double kPageFaultThereNs = 1700, kLeastTransfer = 0.7, kMostTransfer = 3;
 constexpr double kTransferSpread = 2;  // either way, from machine to machine
 
 // Each page of a batch is a page fault more in a worker than in the training thread, which gets the memory of
@@ -60,7 +61,7 @@ constexpr double kStartSpread = 2;  // either way
 // Computing beside other computing: fetches took 2 to 6 % more CPU time in workers than inline, training 6 to
 // 10 %, where a batch was small; copies of memory 13 to 18 % beside each other. What decides, how much of the
 // work is bound by memory and whether two CPUs are one core's hardware threads, is not known.
-constexpr double kCompanyLoss = 0.04, kMostCompanyLoss = 0.15;
+constexpr double kCompanyLoss = 0.03, kMostCompanyLoss = 0.15;
 
 // Scheduling::spinning_power of training on all cores, once it has workers beside it: where it was seen it
 // lay between 2 and 4.5. Of 14 CPU jobs, recorded without workers and run with one to eight, a power of 2
@@ -177,6 +178,8 @@ HandOver assume_hand_over(const Process& process, const std::vector<const Loader
   const double page_ns_per_byte = (recorded_ns > 0 ? recorded_ns : kPageFaultNs) / kPageBytes;
   HandOver result;
   result.take_ns = kTransferNs + kTensorNs * tensors;
+  if (recorded_ns > 0)
+    result.take_ns *= std::clamp(recorded_ns / kPageFaultThereNs, kLeastTransfer, kMostTransfer);
   result.share_ns_per_byte =
       kShareOfPage * page_ns_per_byte * (bytes > kAlwaysNewBytes ? kShareOfAlwaysNew : 1);
   result.first_use_ns_per_byte = kFirstUseOfPage * page_ns_per_byte;

@@ -330,6 +330,23 @@ TEST(SmallBatch, DoublesWhileTheDeviceIsHalfEmpty) {
   EXPECT_EQ(diagnosis.verdict.id, "compute-bound");
 }
 
+// A job without a loader (ctr-small-batch of tests/abroad: 16 times the batch gained 6.6 times, a graph at
+// most 3): how many samples a second is not known, how many times as many is, and counts in the order.
+TEST(SmallBatch, ComesFirstWhereOnlyItsFactorIsKnown) {
+  test::Job job = test::make_device_job(
+      std::vector<Action>(150, Action{.gap_us = 20, .device_us = 2, .blocks = 4}), kSteps);
+  test::set_shares(job, {{Category::LaunchDispatch, 0.8}, {Category::Compute, 0.1}});
+  job.rank().series.samples_per_step = 0;
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "small-batch");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_FALSE(finding->prediction);
+  ASSERT_TRUE(finding->too_wide);
+  EXPECT_GT(finding->too_wide->speedup.low, 4);
+  EXPECT_EQ(finding->fix.summary.substr(0, 18), "Use a larger batch");
+  EXPECT_EQ(finding->id, diagnosis.findings.front().id);
+}
+
 TEST(SmallBatch, IsSilentOnAFullDevice) {
   Diagnosis diagnosis = diagnose_device(std::vector<Action>(4, Action{.device_us = 200, .blocks = 5000}), {});
   EXPECT_EQ(find(diagnosis, "small-batch"), nullptr);

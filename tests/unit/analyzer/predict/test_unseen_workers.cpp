@@ -310,7 +310,8 @@ TEST(UnseenWorkers, HoldUpTrainingThatSpins) {
 
 // Training on a GPU next to workers on every core (lidar-pillars of tests/abroad: 28 ms, 21.7 expected).
 TEST(UnseenWorkers, LeaveOpenHowLateTrainingWakes) {
-  const LoaderReplayInput on_gpu = with_helpers(6, 0, "", 0);
+  LoaderReplayInput on_gpu = with_helpers(6, 0, "", 0);
+  for (BatchCost& batch : on_gpu.epochs[0].batches) batch.think_ns = 20e6;  // longer than two workers need
   const auto above_ms = [&](int workers) {
     const LoaderSetting setting{.workers = workers};
     return replay_estimate(on_gpu, setting).high - step_ms(on_gpu, workers);
