@@ -197,5 +197,22 @@ TEST(GraphWaits, GoFirst) {
   EXPECT_TRUE(says(bounds.findings[1], kAfter)) << bounds.findings[1].fix.summary;
 }
 
+// molecule-layer-times of tests/abroad: without its timers, hooks and clocks of each layer, 2.2 times as
+// fast.
+TEST(GraphWaits, ThatTimeEachLayerTakeTheirHooksAlong) {
+  const std::vector<Action> layer = {
+      {.gap_us = 100, .device_us = 40}, {.gap_us = 100, .device_us = 40}, kSync};
+  test::Job job = test::make_device_job(100 * layer, kSteps);
+  test::set_shares(job, {{Category::LaunchDispatch, 0.5}, {Category::Sync, 0.1}});
+  job.run.operations[1].name = "cudaDeviceSynchronize";
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  ASSERT_FALSE(diagnosis.findings.empty());
+  const Finding& sync = diagnosis.findings.front();
+  EXPECT_EQ(sync.id, "sync-per-step");
+  EXPECT_FALSE(sync.prediction || sync.too_wide);
+  EXPECT_GT(sync.ceiling_speedup.value_or(0), 2.2);
+  expect_bound(job, "torch.compile");
+}
+
 }  // namespace
 }  // namespace gpuwatch::advise
