@@ -196,9 +196,9 @@ bool write_models(const HostCalls& writes) {
 
 std::string times_a_step(double calls) {
   constexpr double kRare = 0.5;
-  if (std::abs(calls - 1) < 0.005) return "once a step";
-  if (calls > 0 && calls < kRare) return fmt::format("every {:.0f} steps", 1 / calls);
   const bool is_whole = std::abs(calls - std::round(calls)) < 0.05;
+  if (is_whole && std::round(calls) == 1) return "once a step";
+  if (calls > 0 && calls < kRare) return fmt::format("every {:.0f} steps", 1 / calls);
   return fmt::format("{:.{}f}", calls, is_whole || calls >= 10 ? 0 : 1) + " times a step";
 }
 

@@ -10,7 +10,9 @@ namespace gpuwatch::predict {
 struct Merge {
   double longest_gap_ns = 0;  // longer host time before a launch is the script's own, and stays
   double kept_share = 0;      // of the host's time for the launches that follow the first one of a run
-  bool keeps_kernels = true;  // what the merged launches computed takes as long as before; else no time
+  // What the merged launches computed takes as long as before; else no time, and what the host calls between
+  // them goes, too: it waits for a count of each sample, fills a tensor with zeros for each.
+  bool keeps_kernels = true;
 };
 
 // Merges each run of such launches: those with no other launch in between.

@@ -117,8 +117,9 @@ std::vector<double> step_ends(const StreamReplayInput& recording, double& busy_n
   return ends;
 }
 
-// The launches that a graph of each step replaces, numbered within the step. The event that begins a step is
-// none of them: one launch remains, the graph's.
+// The launches that graphs of each step replace, numbered within the step. The event that begins a step is
+// none of them: one launch remains, the graph's. So is the next one after a wait for the device: no graph
+// holds a wait, and another one begins behind it.
 class CapturedLaunches {
  public:
   CapturedLaunches(const StreamReplayInput& recording, bool with_optimizer)
@@ -127,10 +128,18 @@ class CapturedLaunches {
   std::optional<size_t> place_of(const HostEvent& event) {
     const bool follows = event.step == step_;
     step_ = event.step;
-    if (!follows) next_ = 0;
+    if (!follows) {
+      next_ = 0;
+      launched_.clear();
+      is_cut_ = false;
+    }
+    const bool waits = event.role == HostRole::kSync || event.role == HostRole::kBlockOnOwn;
+    is_cut_ |= waits && std::ranges::find(launched_, event.thread) != launched_.end();
     if (event.op_class != trace::OpClass::Launch || event.role != HostRole::kEnqueue) return std::nullopt;
+    if (std::ranges::find(launched_, event.thread) == launched_.end()) launched_.push_back(event.thread);
     if (!follows) return std::nullopt;
     if (!with_optimizer_ && recording_.ops[event.first_op].is_of_optimizer) return std::nullopt;
+    if (std::exchange(is_cut_, false)) return std::nullopt;
     return next_++;
   }
 
@@ -139,6 +148,8 @@ class CapturedLaunches {
   bool with_optimizer_;
   uint32_t step_ = model::kNone;
   size_t next_ = 0;
+  std::vector<uint32_t> launched_;  // threads that did in this step: no graph ends where others wait
+  bool is_cut_ = false;             // by a wait since the last launch
 };
 
 // In how many steps the host was longer than this before a launch, by the launch's place in its step.

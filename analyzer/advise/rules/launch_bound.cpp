@@ -4,10 +4,12 @@
 #include <algorithm>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/graph_waits.h"
 #include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/launch_sources.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/merged_source.h"
 #include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/short_operations.h"
@@ -15,7 +17,6 @@
 #include "analyzer/attribute/device_work.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/quantile.h"
-#include "analyzer/predict/merged_launches.h"
 
 namespace gpuwatch::advise {
 
@@ -36,9 +37,6 @@ constexpr double kGraphKernelGapNs = 1e3;
 // and 62 to 129 launches. These two constants give 36, 37, 50, 54, 59 and 84.
 constexpr double kCompiledLaunches = 30, kCompiledShare = 0.15;
 constexpr double kLeastOfKept = 0.5, kMostOfKept = 1.5;
-// PyTorch's multi_tensor_apply, of which fused and foreach optimizers are made, takes 30 to 110 tensors a
-// launch (aten/src/ATen/native/cuda/MultiTensorApply.cuh).
-constexpr double kTensorsALaunch = 30;
 
 constexpr Threshold kThresholds[] = {
     {"GPU idle while the host launches kernels", kLeastShare, "of the step",
@@ -62,6 +60,12 @@ constexpr Threshold kThresholds[] = {
      "30 to 110 in PyTorch; what remains of the launches of a loop over parameters or samples"},
     {"waits for the GPU, with which `sync-per-step` comes first", kWaitsLikeBlocking, "of the launches",
      "then the queue is empty at each launch because of them"},
+    {"steps in which the host waits for the GPU between launches, for an upper bound only", kRecurs,
+     "of the steps", "no CUDA graph holds a wait; rarer ones can stay outside"},
+    {"launches on either side of such a wait", kLeastGraphPart, "of the step's launches",
+     "fewer, but not the optimizer's, can stay outside of the graph"},
+    {"launches on either side of such a wait, at least", kLeastGraphLaunches, "a step",
+     "launching a CUDA graph takes as long as two or three"},
     kWidestPrediction,
     kLeastGain,
     kPythonShare,
@@ -72,10 +76,13 @@ constexpr Threshold kThresholds[] = {
 // remains, and the overhead of torch.compile.
 class Captured {
  public:
-  Captured(const RuleInput& input, const HostGaps& gaps) : input_(input), gaps_(gaps) {}
+  // Once the host waits no longer at `gone`.
+  Captured(const RuleInput& input, const HostGaps& gaps, const std::vector<SyncPlace>& gone)
+      : input_(input), gaps_(gaps), gone_(gone) {}
   // By torch.compile(model), which leaves the launches of these as they are.
-  Captured(const RuleInput& input, const HostGaps& gaps, const std::vector<LaunchSource>& left_alone)
-      : input_(input), gaps_(gaps), left_alone_(&left_alone) {}
+  Captured(const RuleInput& input, const HostGaps& gaps, const std::vector<SyncPlace>& gone,
+           const std::vector<LaunchSource>& left_alone)
+      : input_(input), gaps_(gaps), gone_(gone), left_alone_(&left_alone) {}
 
   predict::StreamReplayInput expected() const { return captured(1, kRecurs, kGraphKernelGapNs); }
 
@@ -100,6 +107,7 @@ class Captured {
     predict::Capture capture{
         .longest_gap_ns = gaps_.longest_dispatch_ns(), .recurring_share = recurs, .kernel_gap_ns = gap_ns};
     predict::StreamReplayInput changed = *input_.assumed_streams;
+    if (!gone_.empty()) predict::drop_synchronizations(changed, waits_at(gone_));
     if (left_alone_) {
       capture.with_optimizer = false;
       capture.kept_launches = kCompiledLaunches * of_kept;
@@ -112,71 +120,20 @@ class Captured {
 
   void leave_alone(predict::StreamReplayInput& recording) const {
     for (const LaunchSource& source : *left_alone_) {
-      const predict::EventFilter is_of_source = is_one_of(source.members);
+      const predict::EventFilter is_of_source = is_one_of(source.members),
+                                 is_of_backward = is_one_of(source.backward);
       for (const predict::HostEvent& event : recording.events)
-        for (uint32_t i = 0; i < event.op_count && is_of_source(event); ++i)
-          recording.ops[event.first_op + i].is_of_optimizer = true;  // as those of an optimizer
+        if (event.op_count > 0 && (is_of_source(event) || is_of_backward(event)))
+          for (uint32_t i = 0; i < event.op_count; ++i)
+            recording.ops[event.first_op + i].is_of_optimizer = true;  // as those of an optimizer
     }
   }
 
   const RuleInput& input_;
   const HostGaps& gaps_;
+  const std::vector<SyncPlace>& gone_;
   const std::vector<LaunchSource>* left_alone_ = nullptr;
 };
-
-// The replay of a step in which few operations on all tensors make the launches of one source. The interval
-// spans what the kernels then take: as long as before, or next to nothing.
-class Merged {
- public:
-  Merged(const RuleInput& input, const HostGaps& gaps, const LaunchSource& source)
-      : input_(input), gaps_(gaps), source_(source) {}
-
-  const LaunchSource& source() const { return source_; }
-  predict::StreamReplayInput expected() const { return merged(true); }
-  double speedup() const { return input_.assumed_step_ms / predict::replay(expected()).step_ms; }
-
-  // Of a loss the backward pass becomes shorter, too, by an unknown part.
-  std::optional<predict::Prediction> prediction() const {
-    if (source_.is_of_loss) return std::nullopt;
-    auto result = stream_prediction(input_, expected());
-    const auto low = stream_prediction(input_, merged(false));
-    if (!result || !low) return std::nullopt;
-    result->value.low = std::min(result->value.low, low->value.low);
-    result->speedup.high = std::max(result->speedup.high, low->speedup.high);
-    return result;
-  }
-
-  double bound() const {
-    predict::StreamReplayInput best = merged(false);
-    predict::merge_launches(best, is_one_of(source_.backward),
-                            {.longest_gap_ns = gaps_.longest_dispatch_ns(), .keeps_kernels = false});
-    return ceiling_without(input_, 1 - predict::replay(best).step_ms / input_.assumed_step_ms, best);
-  }
-
- private:
-  predict::StreamReplayInput merged(bool keeps_kernels) const {
-    predict::StreamReplayInput changed = *input_.assumed_streams;
-    predict::merge_launches(changed, is_one_of(source_.members),
-                            {.longest_gap_ns = gaps_.longest_dispatch_ns(),
-                             .kept_share = 1 / kTensorsALaunch,
-                             .keeps_kernels = keeps_kernels});
-    return changed;
-  }
-
-  const RuleInput& input_;
-  const HostGaps& gaps_;
-  const LaunchSource& source_;
-};
-
-std::optional<Merged> best_merged(const RuleInput& input, const HostGaps& gaps,
-                                  const std::vector<LaunchSource>& sources) {
-  std::optional<Merged> best;
-  for (const LaunchSource& source : sources) {
-    const Merged merged(input, gaps, source);
-    if (!best || merged.speedup() > best->speedup()) best.emplace(merged);
-  }
-  return best && best->speedup() >= kLeastSpeedup ? best : std::nullopt;
-}
 
 // The kernel launches of the recorded steps, and how long their kernels took.
 struct Launches {
@@ -201,13 +158,22 @@ Launches launches_of(const RuleInput& input) {
   return launches;
 }
 
+// Not as an upper bound.
+bool is_given(const std::optional<predict::Prediction>& prediction) {
+  return prediction && prediction->value.high - prediction->value.low <=
+                           kWidestPrediction.value * prediction->value.expected;
+}
+
+// One bound in a line: next to the compiler's, a graph's would be a second one.
 void name_compiler(Finding& finding, const std::optional<predict::Prediction>& by_graph) {
   finding.fix.change =
       StreamChange{StreamEdit::kCaptureLaunches, "torch.compile", "mode=\"reduce-overhead\""};
   finding.fix.summary = "Use torch.compile(model, mode=\"reduce-overhead\")";
-  if (by_graph)
-    finding.fix.summary +=
-        fmt::format(", or capture the whole step in a CUDA graph for up to {:.1f}x", by_graph->speedup.high);
+  if (by_graph) finding.fix.summary += ", or capture the whole step in a CUDA graph";
+  if (by_graph && is_given(finding.prediction))
+    finding.fix.summary += fmt::format(" for up to {:.1f}x", by_graph->speedup.high);
+  else if (by_graph)
+    finding.fix.summary += ", which may gain more";
   finding.fix.snippet = "model = torch.compile(model, mode=\"reduce-overhead\")";
   if (!finding.prediction) return;
   finding.prediction->assumptions.push_back(fmt::format(
@@ -266,22 +232,25 @@ std::string place_words(const LaunchSource& source) {
   return function.empty() || function.front() == '<' ? "the script" : io::printable(function) + "()";
 }
 
-void name_own_code(Finding& finding, const LaunchSource& source) {
+void name_own_code(Finding& finding, const RuleInput& input, const LaunchSource& source,
+                   const GraphWaits& waits) {
   finding.fix.change = StreamChange{StreamEdit::kCaptureLaunches, "operations", "fewer"};
   finding.fix.summary = fmt::format(
-      "Launch less in {}: torch._foreach_ functions on the list in place of a loop over tensors, one "
-      "operation "
-      "on the batch in place of a loop over samples",
+      "Launch less in {}: torch._foreach_ functions for a loop over tensors, one operation on the batch for "
+      "a "
+      "loop over samples",
       place_words(source));
+  if (!places_after(input, waits.in_step, is_one_of(source.members)).empty())
+    finding.fix.summary += "; its waits for the GPU go with it";
 }
 
-void name_source(Finding& finding, const Merged& merged,
-                 const std::optional<predict::Prediction>& prediction) {
+void name_source(Finding& finding, const RuleInput& input, const Merged& merged,
+                 const std::optional<predict::Prediction>& prediction, const GraphWaits& waits) {
   const LaunchSource& source = merged.source();
   if (source.is_optimizer)
     name_optimizer(finding, source);
   else
-    name_own_code(finding, source);
+    name_own_code(finding, input, source, waits);
   finding.title += fmt::format(", {:.0f} of them in {}", source.a_step, place_words(source));
   finding.fix.location = source.line.file.empty() ? "" : source.line.location();
   finding.evidence.insert(finding.evidence.begin() + 1, {"of them there", source.a_step, "a step"});
@@ -321,21 +290,48 @@ Finding of_graphs(const RuleInput& input, const HostGaps& gaps, double lost) {
   return finding;
 }
 
+// A graph cannot hold the waits that the prediction is made without: that is an upper bound.
+void bound_without_waits(Finding& finding, const RuleInput& input) {
+  finding.ceiling_speedup =
+      finding.prediction ? finding.prediction->speedup.high
+                         : ceiling_without(input, finding.lost_share + input.rank.share(Category::Sync));
+  finding.prediction.reset();
+}
+
+// No replay applies a named change: the order of findings (ranking.cpp) puts the one that ends the waits
+// first, and on top of that the graph is predicted.
+void name_waits(Finding& finding, const RuleInput& input, const std::vector<SyncPlace>& waits) {
+  double times = 0;
+  for (const SyncPlace& place : waits) times += double(place.times);
+  finding.evidence.insert(finding.evidence.begin() + 1, {"waits for the GPU between them",
+                                                         times / double(input.rank.steps.size()), "a step"});
+  finding.fix.change = NamedChange{setting_name(finding.fix.change), setting_value(finding.fix.change)};
+  finding.fix.summary +=
+      fmt::format(", after the waits {} are gone: a graph cannot hold them", places_words(input, waits));
+}
+
 // Where the framework compiles the step, its kernels are others than the recorded ones: no replay of these.
-void name_remedy(Finding& finding, const RuleInput& input, RemedyWords words) {
+void name_remedy(Finding& finding, const RuleInput& input, RemedyWords words, const GraphWaits& waits) {
   finding.fix.change =
       StreamChange{StreamEdit::kCaptureLaunches, std::move(words.setting), std::move(words.value)};
   finding.fix.summary = std::move(words.summary);
   finding.fix.snippet = std::move(words.snippet);
   finding.ceiling_speedup = ceiling_without(input, finding.lost_share);
+  if (waits.in_step.empty()) return;
+  bound_without_waits(finding, input);
+  name_waits(finding, input, waits.in_step);
 }
 
-void predict_gain(Finding& finding, const RuleInput& input, const HostGaps& gaps) {
-  if (auto words = remedy_words(input.process, Remedy::kFewerLaunches))
-    return name_remedy(finding, input, std::move(*words));
+// What a graph is known to gain, against which fewer launches of one source are: of a bound half of the time.
+double known_speedup(const std::optional<predict::Prediction>& prediction, bool is_bound) {
+  const double expected = prediction ? prediction->speedup.expected : 1;
+  return is_bound ? 2 * expected / (1 + expected) : expected;
+}
+
+void predict_gain(Finding& finding, const RuleInput& input, const HostGaps& gaps,
+                  const std::vector<LaunchSource>& sources, const GraphWaits& waits) {
   const bool is_torch = speaks_torch(input.process);
-  const std::vector<LaunchSource> sources = is_torch ? launch_sources(input) : std::vector<LaunchSource>();
-  const Captured graph(input, gaps), compiler(input, gaps, sources);
+  const Captured graph(input, gaps, waits.in_step), compiler(input, gaps, waits.in_model, sources);
   const bool is_measured = !is_torch || gaps.median_dispatch_ns() <= kMeasuredDispatchNs;
   const auto by_graph = is_measured ? graph.prediction() : std::nullopt;
   const auto by_compiler = is_torch && is_measured && !gaps.has_graphs() && compiler.is_worth_it()
@@ -344,21 +340,26 @@ void predict_gain(Finding& finding, const RuleInput& input, const HostGaps& gaps
   // Name torch.compile only if it certainly gains, or if no graph can be predicted.
   const bool names_compiler =
       by_compiler ? by_compiler->speedup.low >= 1 : is_torch && !by_graph && !gaps.has_graphs();
-  const auto merged = best_merged(input, gaps, sources);
+  const std::vector<SyncPlace>& in_the_way = names_compiler ? waits.in_model : waits.in_step;
+  // What a source's launches cost does not show where the host waits for each of them.
+  const bool is_hidden = !in_the_way.empty() && waits_like_blocking(input);
+  const auto merged = is_hidden ? std::nullopt : best_merged(input, gaps, sources);
   const auto by_source = merged ? merged->prediction() : std::nullopt;
-  const double compiled = by_compiler && names_compiler ? by_compiler->speedup.expected : 1;
+  const double compiled = names_compiler ? known_speedup(by_compiler, !in_the_way.empty()) : 1;
   if (merged && merged->speedup() >= compiled && (!by_source || by_source->speedup.low >= 1))
-    return name_source(finding, *merged, by_source);
+    return name_source(finding, input, *merged, by_source, waits);
   finding.prediction = names_compiler ? by_compiler : by_graph;
+  if (!in_the_way.empty()) bound_without_waits(finding, input);
   if (names_compiler)
-    name_compiler(finding, by_graph);
+    name_compiler(finding, waits.in_step.empty() ? by_graph : std::nullopt);
   else
     name_graph(finding, is_torch);
-  predict::StreamReplayInput captured = names_compiler ? compiler.expected() : graph.expected();
+  if (!in_the_way.empty()) return name_waits(finding, input, in_the_way);
   if (!finding.prediction)
     finding.ceiling_speedup = ceiling_without(input, finding.lost_share);
   else
-    finding.timeline = std::make_shared<const predict::StreamReplayInput>(std::move(captured));
+    finding.timeline = std::make_shared<const predict::StreamReplayInput>(names_compiler ? compiler.expected()
+                                                                                         : graph.expected());
 }
 
 // Whoever times each layer waits so often that the host never gets ahead. What its launches cost shows
@@ -379,7 +380,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (gaps.launches_graphs()) return of_graphs(input, gaps, lost);
   const Launches launches = launches_of(input);
   if (launches.a_step < kLeastLaunches) return std::nullopt;
-  if (!Captured(input, gaps).is_worth_it() || is_held_back(input)) return std::nullopt;
+  const std::vector<LaunchSource> sources =
+      speaks_torch(input.process) ? launch_sources(input) : std::vector<LaunchSource>();
+  const GraphWaits waits = graph_waits(input, sources);
+  if (!Captured(input, gaps, waits.in_step).is_worth_it()) return std::nullopt;
+  if (waits.in_step.empty() && is_held_back(input)) return std::nullopt;
 
   Finding finding = make_finding(kLaunchBound, input, lost);
   finding.title =
@@ -396,7 +401,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
         {"kernels that the GPU was waiting for", 100 * queue->empty_share, "% of launches"});
   finding.fix.location =
       call_location(input.run, input.process, launches.first->thread, launches.first->call);
-  predict_gain(finding, input, gaps);
+  if (auto words = remedy_words(input.process, Remedy::kFewerLaunches))
+    name_remedy(finding, input, std::move(*words), waits);
+  else
+    predict_gain(finding, input, gaps, sources, waits);
   return finding;
 }
 
@@ -407,7 +415,9 @@ const Rule kLaunchBound{
     "The host launches kernels more slowly than the GPU runs them: many short kernels, one launch each.",
     "The GPU idles until the next launch, and the time before each of them is about the same: framework "
     "overhead, short or long (hooks, sharding, deep module trees). A place that takes longer than the others "
-    "is `host-work`, a launch queue that a synchronization point drained is `sync-per-step`. On a CPU job: "
+    "is `host-work`, a launch queue that a synchronization point drained is `sync-per-step`. A graph cannot "
+    "hold a wait for the GPU, even one that costs no time: where the host waits between the launches of most "
+    "steps, the gain of a graph is an upper bound, without these waits. On a CPU job: "
     "stack samples show the training thread in the framework's Python, and it moved on within 25 us three "
     "times.",
     "`torch.compile(mode=\"reduce-overhead\")`, whose own overhead is part of the prediction. Where that "

@@ -26,6 +26,7 @@ constexpr double kLeastOfSteps = 0.5;
 constexpr double kFewBytes = 4096;
 constexpr size_t kMostPlaces = 8;
 constexpr double kNoGain = 1.005;
+constexpr const char* kDeviceSynchronize = "cudaDeviceSynchronize";
 
 constexpr Threshold kThresholds[] = {
     {"steps in which the host waits at one place", kLeastOfSteps, "of the steps",
@@ -34,6 +35,8 @@ constexpr Threshold kThresholds[] = {
      "those with the longest waits; the shares of others are small"},
     {"what a place has to gain to be named with the others", kNoGain, "times",
      "less is not told from the model error"},
+    {"waits by torch.cuda.synchronize(), for an upper bound that includes launching", kWaitsLikeBlocking,
+     "of the launches", "they time layers, and the hooks and clocks for that go with them"},
     {"D2H copy of a loss or a count, not of data", kFewBytes, "bytes", "the fix for data is another one"},
     kFastestCopies,
     kWidestPrediction,
@@ -132,12 +135,36 @@ void allow_for_reads(Finding& finding, const RuleInput& input, const SyncReads& 
   finding.prediction->assumptions.emplace_back("at best the fused optimizer's kernels take no time");
 }
 
+// Not a loss or a count.
+bool fetch_data(const Places& places) {
+  double bytes = 0;
+  for (const SyncPlace& place : places) bytes += place.bytes / std::max(1.0, double(place.times));
+  return bytes > kFewBytes * double(places.size());
+}
+
+// torch.cuda.synchronize() around each layer, to time it.
+bool time_layers(const RuleInput& input, const std::string& functions) {
+  return speaks_torch(input.process) && functions == kDeviceSynchronize && waits_like_blocking(input);
+}
+
+// Hooks and clocks go with the waits, and what they take is within the gaps between launches: where a replay
+// without the waits alone gained 1.2x, the job without its timers was 2.2 times as fast.
+void bound_with_launch_gaps(Finding& finding, const RuleInput& input,
+                            const predict::StreamReplayInput& without_waits) {
+  const double launching = HostGaps(input).launch_share();
+  finding.evidence.insert(finding.evidence.begin() + 1,
+                          {"GPU idle while the host launches, of which timers and hooks are a part",
+                           100 * launching, "% of the step"});
+  finding.lost_share = std::min(1.0, finding.lost_share + launching);
+  finding.prediction.reset();
+  finding.timeline.reset();
+  finding.ceiling_speedup = ceiling_without(input, finding.lost_share, without_waits);
+}
+
 void name_fix(Finding& finding, const RuleInput& input, const Places& places, const SyncReads& reads) {
   finding.fix.change = StreamChange{StreamEdit::kDropSynchronizations, "synchronisation", ""};
   const std::string functions = functions_of(input, places);
-  double bytes = 0;
-  for (const SyncPlace& place : places) bytes += place.bytes / std::max(1.0, double(place.times));
-  const bool fetches_data = bytes > kFewBytes * double(places.size());
+  const bool fetches_data = fetch_data(places);
   const bool frees = std::ranges::any_of(places, &SyncPlace::is_free);
   if (const auto words =
           remedy_words(input.process, fetches_data ? Remedy::kReadLater : Remedy::kKeepOnGpu)) {
@@ -157,12 +184,13 @@ void name_fix(Finding& finding, const RuleInput& input, const Places& places, co
     finding.fix.snippet =
         "host = torch.empty(y.shape, dtype=y.dtype, pin_memory=True)  # once; then host.copy_(y, "
         "non_blocking=True)";
-  } else if (functions == "cudaDeviceSynchronize") {
+  } else if (functions == kDeviceSynchronize) {
     finding.fix.summary =
         "Remove torch.cuda.synchronize(). To time layers, record CUDA events and read them every 50 steps";
     finding.fix.snippet = "begin = torch.cuda.Event(enable_timing=True); begin.record()";
   } else {
-    finding.fix.summary = "Keep the value on the GPU, and call .item(), .cpu() or print every 50 steps";
+    finding.fix.summary =
+        "Call .item(), .cpu() or print every 50 steps, and keep what they read on the GPU until then";
     finding.fix.snippet = "total += loss.detach()  # total.item() every 50 steps";
   }
   add_reads(finding, reads);
@@ -170,8 +198,8 @@ void name_fix(Finding& finding, const RuleInput& input, const Places& places, co
   finding.fix.location = location_of(input, places.front());
   for (size_t i = 1; i < places.size(); ++i)
     if (const std::string also = location_of(input, places[i]); !also.empty())
-      finding.evidence.push_back({"also waits at " + also,
-                                  double(places[i].times) / double(input.rank.steps.size()), "times a step"});
+      finding.evidence.push_back(
+          {"also waits at " + also, double(places[i].times) / double(input.rank.steps.size()), "a step"});
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -196,7 +224,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       fmt::format("Sync stalls: {} {} the host {} and {} {:.0f}% of each step", functions,
                   functions.find(' ') == std::string::npos ? "blocks" : "block", times_a_step(per_step),
                   functions.find(' ') == std::string::npos ? "costs" : "cost", 100 * lost);
-  finding.evidence = {{"step time lost by waiting and, of data, copying", 100 * lost, "% of the step"},
+  const char* const lost_by =
+      fetch_data(places) ? "step time lost by waiting and copying the data" : "step time lost by waiting";
+  finding.evidence = {{lost_by, 100 * lost, "% of the step"},
                       {"mean sync stall", waited_ns / times / 1e6, "ms"},
                       {"synchronization points at this line", per_step, "a step"}};
   add_reported_range(finding, input, time_of(input, {Category::Sync}));
@@ -211,6 +241,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     finding.prediction->assumptions.emplace_back(
         "all named calls are changed: without one of them, the next waits for the same GPU work");
   allow_for_reads(finding, input, reads);
+  if (time_layers(input, functions)) bound_with_launch_gaps(finding, input, uncopied);
   return finding;
 }
 
@@ -224,7 +255,10 @@ const Rule kSyncPerStep{
     "replay without it is faster because the GPU idled afterwards. Calls that wait for "
     "the same GPU work (a copy and the synchronization behind it, two `.item()`, "
     "`cudaFree`) are one cause and are removed together. A synchronization right after "
-    "an H2D copy belongs to the copy, one within `torch.save` to the checkpoint.",
+    "an H2D copy belongs to the copy, one within `torch.save` to the checkpoint. Where "
+    "`torch.cuda.synchronize()` times each layer, the gain is an upper bound: its hooks and "
+    "clocks, which go with it, lie between the launches. Waits between the launches of a step "
+    "rule a CUDA graph out, and come before `launch-bound`.",
     "Remove it, accumulate on the GPU, or call it every 50 steps, at the named line. What PyTorch itself "
     "reads "
     "has another remedy: `fused=True` in the optimizer for a GradScaler, a mask as a factor in place of "

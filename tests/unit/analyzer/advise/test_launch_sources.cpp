@@ -15,6 +15,13 @@ using trace::OpClass;
 
 constexpr size_t kSteps = 100, kModel = 40, kLoop = 200;
 const Action kLaunch{.gap_us = 8, .cost_us = 4, .device_us = 1.5};
+const Action kRead{.op_class = OpClass::Copy,
+                   .gap_us = 2,
+                   .device_us = 2,
+                   .waits = true,
+                   .kind = trace::RecordKind::CopyD2H,
+                   .bytes = 4,
+                   .caller = 0x2000};
 const char* const kInModel =
     "/site-packages/torch/nn/modules/linear.py:134 Linear.forward\n"
     "/site-packages/torch/nn/modules/module.py:1775 Module._call_impl\n/code/train.py:30 main";
@@ -27,18 +34,24 @@ struct Part {
   size_t launches;
   const char* stack;
   bool is_optimizer = false;
+  bool reads = false;  // a value from the GPU, after every tenth launch
+  double own_us = 0;   // the script's work before every tenth launch
 };
 
 // One sample a step, of another launch each time.
-test::Job job_of(const std::vector<Part>& parts) {
+test::Job job_of(const std::vector<Part>& parts, size_t steps = kSteps) {
   std::vector<Action> step;
   std::vector<const char*> stacks;
   for (const Part& part : parts) {
     if (part.is_optimizer) step.push_back({.op_class = OpClass::OptimizerStep, .cost_us = 0});
-    step.insert(step.end(), part.launches, kLaunch);
+    for (size_t i = 1; i <= part.launches; ++i) {
+      step.push_back(kLaunch);
+      if (i % 10 == 0) step.back().gap_us += part.own_us;
+      if (part.reads && i % 10 == 0) step.push_back(kRead);
+    }
     stacks.resize(step.size(), part.stack);
   }
-  test::Job job = test::make_device_job(step, kSteps);
+  test::Job job = test::make_device_job(step, steps);
   test::set_shares(job, {{Category::LaunchDispatch, 0.6}, {Category::LaunchApi, 0.3}});
   std::vector<model::HostCall>& calls = job.process().threads[0].calls;
   size_t after = 0;  // end of the step's launches that follow an optimizer's
@@ -107,6 +120,29 @@ TEST(LaunchSources, GivesABoundForALoopThatMakesTheLoss) {
   EXPECT_FALSE(found->prediction);
   ASSERT_TRUE(found->ceiling_speedup);
   EXPECT_GT(*found->ceiling_speedup, 3);
+}
+
+// wheat-hard-negatives of tests/abroad: int(positive.sum()) for each image, and all of it at once 4.4 times
+// as fast.
+TEST(LaunchSources, NamesTheWaitsOfTheLoop) {
+  const auto summary_of = [](bool reads) {
+    const Found found(job_of({{kLoop, kInLoop, false, reads}, {kModel, kInModel}}), "launch-bound");
+    EXPECT_TRUE(found && setting_name(found->fix.change) == "operations");
+    return found ? found->fix.summary : "";
+  };
+  EXPECT_NE(summary_of(true).find("; its waits for the GPU go with it"), std::string::npos);
+  EXPECT_EQ(summary_of(false).find("waits"), std::string::npos);
+}
+
+// Written for all samples at once, its Python goes, too.
+TEST(LaunchSources, BoundsALoopWithTheWorkInIt) {
+  const Part loop{.launches = kLoop, .stack = kInLoop, .own_us = 150};
+  constexpr size_t kFew = predict::kLeastReplaySteps - 1;  // with predictions, `host-work` has it first
+  const Found found(job_of({{kModel, kInModel}, loop}, kFew), "launch-bound");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(setting_name(found->fix.change), "operations");
+  const double loop_us = kLoop * 12 + kLoop / 10.0 * loop.own_us, model_us = kModel * 12;
+  EXPECT_GT(found->ceiling_speedup.value_or(0), 0.4 * (loop_us + model_us) / model_us);
 }
 
 TEST(LaunchSources, LeavesTheModelToTheCompiler) {

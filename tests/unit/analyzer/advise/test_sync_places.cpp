@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/host_calls.h"
 #include "libinject/trace/layout.h"
 #include "tests/unit/analyzer/synthetic_run.h"
 
@@ -112,6 +113,15 @@ TEST(SyncPlaces, NamesNoPlaceThatGainsNothing) {
   ASSERT_TRUE(finding);
   for (const Evidence& evidence : finding->evidence)
     EXPECT_EQ(evidence.what.find("also waits"), std::string::npos);
+}
+
+// A wait each step, and one more in some: 1.02 of them.
+TEST(SyncPlaces, AreCountedInWords) {
+  EXPECT_EQ(times_a_step(1.02), "once a step");
+  EXPECT_EQ(times_a_step(1), "once a step");
+  EXPECT_EQ(times_a_step(1.2), "1.2 times a step");
+  EXPECT_EQ(times_a_step(3.02), "3 times a step");
+  EXPECT_EQ(times_a_step(0.02), "every 50 steps");
 }
 
 TEST(SyncPlaces, SilentWhereWaitingCostsNothing) {

@@ -4,6 +4,7 @@
 
 #include <random>
 
+#include "analyzer/predict/merged_launches.h"
 #include "analyzer/predict/stream_replay.h"
 #include "tests/unit/analyzer/synthetic_run.h"
 
@@ -129,6 +130,41 @@ TEST(StreamReplay, LeavesTheOptimizersLaunchesToTheHost) {
   capture_launches(recording, {.longest_gap_ns = 100e3, .recurring_share = 0.5});
   const double device_ms = kLaunches * 0.001;
   EXPECT_NEAR(replay(recording).step_ms, device_ms, 0.03 * device_ms);
+}
+
+// Capturing stops at each wait: another graph begins behind it, whose launch takes the host 12 us.
+TEST(StreamReplay, CapturesNoWait) {
+  const std::vector<Action> part(25, Action{.gap_us = 8, .cost_us = 4, .device_us = 3});
+  const auto captured_ms = [&](std::initializer_list<std::vector<Action>> parts) {
+    std::vector<Action> step;
+    for (const std::vector<Action>& each : parts) step.insert(step.end(), each.begin(), each.end());
+    StreamReplayInput recording = record(step);
+    capture_launches(recording, {.longest_gap_ns = 100e3, .recurring_share = 0.5});
+    return replay(recording).step_ms;
+  };
+  const double device_ms = 50 * 0.003, launch_ms = 0.012;
+  EXPECT_NEAR(captured_ms({{kSync}, part, part}), device_ms, 0.004) << "before the graph";
+  EXPECT_NEAR(captured_ms({part, part}), device_ms, 0.004);
+  EXPECT_NEAR(captured_ms({part, {kSync}, part}), device_ms + launch_ms, 0.004);
+  EXPECT_NEAR(captured_ms({part, {kSync}, {kSync}, part}), device_ms + launch_ms, 0.006);
+}
+
+// One operation on the batch in place of a loop that reads a count of each sample.
+TEST(StreamReplay, MergedLaunchesWaitForNothingInBetweenAtBest) {
+  const Action launch{.gap_us = 8, .cost_us = 4, .device_us = 3};
+  Action read = kSync;
+  read.gap_us = 10;
+  std::vector<Action> step;
+  for (size_t i = 0; i < 10; ++i) step.insert(step.end(), {launch, read});
+  const auto merged_ms = [&](bool keeps_kernels) {
+    StreamReplayInput recording = record(step);
+    merge_launches(recording, [](const HostEvent&) { return true; },
+                   {.longest_gap_ns = 100e3, .keeps_kernels = keeps_kernels});
+    return replay(recording).step_ms;
+  };
+  const double launch_ms = 0.012, read_ms = 0.012;
+  EXPECT_NEAR(merged_ms(false), launch_ms + read_ms, 0.004) << "the last read remains";
+  EXPECT_GT(merged_ms(true), launch_ms + 9 * read_ms);
 }
 
 // The host loses its core for 300 us once a step, each time at another launch; its own work is at one.
