@@ -81,9 +81,11 @@ predict::StreamReplayInput with_batch(const RuleInput& input, const HostGaps& ga
 
 // At best. The rows of a small batch may all lie in one tile, which then waits for the weights: such a matmul
 // takes as long for a larger one. 8 times the batch of a forecaster gained 7.2 times, where by thread blocks
-// 16 times the batch could not have gained more than 4.5.
+// 16 times the batch could not have gained more than 4.5. Nor does the script's own work have to grow.
 predict::StreamReplayInput with_batch_at_best(const RuleInput& input, const HostGaps& gaps, double factor) {
   predict::StreamReplayInput changed = with_batch(input, gaps, factor, 2);
+  for (size_t i = 0; i < changed.events.size(); ++i)
+    changed.events[i].gap_ns = input.assumed_streams->events[i].gap_ns;
   for (size_t i = 0; i < changed.ops.size(); ++i) {
     const model::DeviceOp& recorded = input.device->operations[changed.ops[i].device_op];
     if (recorded.kernel >= input.run.kernels.size()) continue;
