@@ -11,6 +11,8 @@
 namespace gpuwatch::advise {
 namespace {
 
+using attribute::Category;
+using model::Ns;
 using test::LoaderJob;
 using trace::OpClass;
 
@@ -125,6 +127,43 @@ TEST(Bounds, OfAWideRangeAreNoLessThanWhatTheRuleKnows) {
   narrow.ceiling_speedup = 4;
   bound_what_is_open(narrow);
   EXPECT_TRUE(narrow.prediction && !narrow.ceiling_speedup);
+}
+
+// 100 steps of 10 ms on both of two cores, half of what they compute in a library, and 16% without a core.
+Found diagnose_library(double cores_used) {
+  CpuTraining training;
+  model::Process& process = training.job.process();
+  process.cpu_count = 2;
+  process.facts["torch_threads"] = "2";
+  const Ns begin = training.job.rank().steps.front().step.begin;
+  const Ns end = training.job.rank().steps.back().step.end;
+  training.job.rank().slices = {{begin, end, Category::Compute, 0}};
+  test::set_shares(training.job, {{Category::Sched, 0.16}});
+  training.job.run.texts[91] =
+      "/v/site-packages/tensorboardX/summary.py:7 histogram\n/home/a/train.py:55 log";
+  training.job.run.texts[92] = "/v/site-packages/torch/_tensor.py:5 backward\n/home/a/train.py:80 main";
+  for (int i = 0; i < 2000; ++i)
+    process.threads[0].worker_stacks.push_back(
+        {begin + i * (end - begin) / 2000, (end - begin) / 2000, i % 2 ? 91u : 92u, process.pid});
+  for (const Ns time : {begin, end}) {
+    model::MachineSample sample{};
+    sample.time = time;
+    sample.cpu_ns = Ns(cores_used * double(time));
+    sample.cpu_total_ns = 2 * time;
+    sample.cpu_idle_ns = sample.cpu_total_ns - sample.cpu_ns;
+    process.machine_samples.push_back(sample);
+  }
+  return {training.job, "host-work"};
+}
+
+// One thread in the library, two in the model: 1.4 cores are all that they can use. The other 0.6 are those
+// of a thread that writes what the library hands it.
+TEST(Bounds, OfALibraryCountWhatItsThreadsTake) {
+  const Found alone = diagnose_library(1.3), writing = diagnose_library(2);
+  ASSERT_TRUE(alone && writing);
+  EXPECT_TRUE(alone->prediction);
+  EXPECT_FALSE(writing->prediction);
+  EXPECT_GT(writing->ceiling_speedup.value_or(0), 6);
 }
 
 }  // namespace
