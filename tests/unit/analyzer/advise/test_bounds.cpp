@@ -13,6 +13,7 @@ namespace {
 
 using attribute::Category;
 using model::Ns;
+using test::Action;
 using test::LoaderJob;
 using trace::OpClass;
 
@@ -164,6 +165,59 @@ TEST(Bounds, OfALibraryCountWhatItsThreadsTake) {
   EXPECT_TRUE(alone->prediction);
   EXPECT_FALSE(writing->prediction);
   EXPECT_GT(writing->ceiling_speedup.value_or(0), 6);
+}
+
+// In every tenth step torch.save() takes 5 ms, and os.replace() 10 ms more, before a launch to which the
+// script takes 1.5 ms in each step.
+TEST(Bounds, OfACheckpointHaveWhatFollowsIt) {
+  constexpr size_t kBlocks = 20;
+  const Action work{.gap_us = 50, .device_us = 1000};
+  const Action sync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true};
+  const Action tail{.gap_us = 1500, .device_us = 10};
+  std::vector<Action> ten;
+  for (int i = 0; i < 10; ++i) ten.insert(ten.end(), {work, sync, tail});
+  ten.back().gap_us += 10'000;
+  ten.insert(ten.end() - 1, Action{.op_class = OpClass::Checkpoint, .cost_us = 5'000});
+  test::Job job = test::make_device_job(ten, kBlocks);
+  const auto& calls = job.process().threads[0].calls;
+  std::vector<model::TimeSpan> steps;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i].op_class != OpClass::Sync) continue;
+    if (!steps.empty()) steps.back().end = calls[i - 1].begin;
+    steps.push_back({calls[i - 1].begin, calls.back().end});
+  }
+  test::set_steps(job, steps);
+  test::set_shares(job, {{Category::Checkpoint, 0.12}, {Category::HostCompute, 0.6}});
+
+  const Found checkpoint(job, "checkpoint-stall"), work_of_script(job, "host-work");
+  ASSERT_TRUE(checkpoint && work_of_script);
+  const auto ms_of = [](const Finding& finding, const std::string& what) {
+    const auto row = std::ranges::find(finding.evidence, what, &Evidence::what);
+    return row == finding.evidence.end() ? 0 : row->value;
+  };
+  EXPECT_NEAR(1e3 * ms_of(*checkpoint, "time to save one"), 15, 0.5);
+  EXPECT_NEAR(ms_of(*work_of_script, "script between CUDA calls"), 1.5, 0.1);
+  const double really_ms = test::device_step_us({work, sync, tail}, 10 * kBlocks) / 1e3;
+  if (checkpoint->alone) {
+    EXPECT_LE(checkpoint->alone->value.low, really_ms * 1.001);
+    EXPECT_GE(checkpoint->alone->value.high, really_ms * 0.999);
+  } else {
+    EXPECT_GE(checkpoint->ceiling_speedup.value_or(0), job.rank().mean_step_ms() / really_ms);
+  }
+}
+
+// Saving in every step leaves no step to compare with: what follows is the script's.
+TEST(Bounds, OfACheckpointInEveryStepHaveTheCallAlone) {
+  const Action work{.gap_us = 100, .device_us = 1000};
+  const Action sync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true};
+  const Action save{.op_class = OpClass::Checkpoint, .cost_us = 5'000};
+  test::Job job = test::make_device_job({work, sync, save, {.gap_us = 1500, .device_us = 10}}, 100);
+  test::set_shares(job, {{Category::Checkpoint, 0.6}, {Category::HostCompute, 0.2}});
+  const Found checkpoint(job, "checkpoint-stall");
+  ASSERT_TRUE(checkpoint);
+  const auto row = std::ranges::find(checkpoint->evidence, "time to save one", &Evidence::what);
+  ASSERT_NE(row, checkpoint->evidence.end());
+  EXPECT_NEAR(1e3 * row->value, 5, 0.2);
 }
 
 }  // namespace
