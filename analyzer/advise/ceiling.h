@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Upper bounds of a speedup where no prediction is given: never more than the time that the change can
-// remove, nor than the CPU time, the device's work and the protocol leave of a step. Pure functions.
+// remove, nor than the CPU time, the device's work and the protocol leave of a step. What a change removes,
+// and nothing that may go with it, is a prediction and no bound: of each recorded time that a bound keeps it
+// must be known that the change leaves it. Pure functions.
 #pragma once
 
 #include "analyzer/advise/rule.h"
@@ -9,8 +11,11 @@ namespace gpuwatch::advise {
 
 // If the step lost `share` of its time, and the device's work stayed: never beyond its critical path.
 double ceiling_without(const RuleInput& input, double share);
-// If less waiting for data takes `share` off the step, and the rest takes as long as in the quickest steps:
-// input code takes cores and caches from training.
+// Of the work that a step has outside its input, what surely stays where the share `removed` of the step no
+// longer goes into data: what the quickest steps have (input code takes cores and caches from training),
+// computed by threads that are awake.
+double rest_without_input(const RuleInput& input, double removed);
+// If less waiting for data takes `share` off the step, and no more than that stays of the rest.
 double ceiling_without_input(const RuleInput& input, double share);
 // The first where the device's work becomes that of `changed`.
 double ceiling_without(const RuleInput& input, double share, const predict::StreamReplayInput& changed);
@@ -25,7 +30,8 @@ double loader_ceiling(const RuleInput& input, const predict::LoaderReplayInput& 
 
 // Turns the finding's prediction into an upper bound; the order of findings still knows it.
 void give_as_bound(Finding& finding);
-// Where its range is too wide to be given (kWidestPrediction).
+// Where its range is too wide to be given (kWidestPrediction). The bound is the best end of the range, which
+// assumes what the replay keeps, or `ceiling_speedup` where the rule knows more that may go.
 void bound_what_is_open(Finding& finding);
 
 }  // namespace gpuwatch::advise

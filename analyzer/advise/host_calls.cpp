@@ -6,7 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <random>
+#include <set>
+#include <utility>
+
+#include "analyzer/model/quantile.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -89,7 +94,9 @@ predict::LoaderReplayInput earlier_consumer(const predict::LoaderReplayInput& re
 // or have events within.
 predict::StreamReplayInput shortened_calls(const RuleInput& input, const HostCalls& calls, double kept) {
   predict::StreamReplayInput changed = *input.assumed_streams;
-  const std::vector<double> inside = ns_before_events(input, changed.events, calls);
+  std::vector<double> inside = ns_before_events(input, changed.events, calls);
+  for (size_t i = 0; i < std::min(inside.size(), calls.following_ns.size()); ++i)
+    inside[i] += calls.following_ns[i];
   for (size_t i = 0; i < inside.size(); ++i)
     changed.events[i].gap_ns = std::max(0.0, changed.events[i].gap_ns - (1 - kept) * inside[i]);
   predict::shorten_with_operations(changed, events_within(input, calls), kept);
@@ -116,6 +123,40 @@ void add_fetches(const RuleInput& input, HostCalls& calls) {
       waiting.push_back(event.call);
     else if (event.op_count > 0)
       waiting.clear();
+  }
+}
+
+void add_what_follows(const RuleInput& input, HostCalls& calls) {
+  const model::Thread* thread = training_thread(input);
+  const std::vector<predict::HostEvent>& events = input.streams->events;
+  if (!thread || calls.members.empty()) return;
+  calls.following_ns.assign(events.size(), 0);
+  std::vector<std::pair<size_t, double>> followers;  // the event after a call, and the time until it
+  std::map<uint32_t, double> longest_gaps;           // of the steps without such a call
+  std::set<uint32_t> steps_with_calls;
+  size_t next = 0;  // of the calls
+  for (size_t i = 0; i < events.size(); ++i) {
+    const predict::HostEvent& event = events[i];
+    if (event.thread != input.process.training_thread) continue;
+    double& longest = longest_gaps[event.step];
+    longest = std::max(longest, event.gap_ns);
+    const Ns begin = thread->calls[event.call].begin;
+    if (next < calls.members.size() && begin >= thread->calls[calls.members[next]].begin)
+      steps_with_calls.insert(event.step);
+    size_t last = calls.members.size();  // of those that have ended
+    while (next < calls.members.size() && thread->calls[calls.members[next]].end <= begin) last = next++;
+    if (last == calls.members.size()) continue;
+    const double since_ns = double(begin - thread->calls[calls.members[last]].end);
+    followers.emplace_back(i, std::min(since_ns, event.gap_ns));
+  }
+  std::vector<double> usual;
+  for (const auto& [step, gap_ns] : longest_gaps)
+    if (!steps_with_calls.contains(step)) usual.push_back(gap_ns);
+  if (usual.size() <= steps_with_calls.size()) return;  // not rare: nothing to compare with
+  const double usual_ns = model::median(std::move(usual));
+  for (const auto& [i, ns] : followers) {
+    calls.following_ns[i] = std::max(0.0, ns - usual_ns);
+    calls.total_following_ns += calls.following_ns[i];
   }
 }
 

@@ -22,8 +22,11 @@ struct HostCalls {
   uint32_t call = model::kNone;   // the longest; index into the training thread's calls
   std::vector<uint32_t> members;  // indices into the training thread's calls, ascending
   std::vector<uint32_t> fetches;  // as add_fetches() found them, ascending
+  // As add_what_follows() found it, by event of a recorded timeline; empty: nothing.
+  std::vector<double> following_ns;
+  double total_following_ns = 0;
   double share(const RuleInput& input) const {
-    return input.rank.wall_ns > 0 ? total_ns / double(input.rank.wall_ns) : 0;
+    return input.rank.wall_ns > 0 ? (total_ns + total_following_ns) / double(input.rank.wall_ns) : 0;
   }
 };
 
@@ -38,6 +41,11 @@ std::vector<double> ns_before_events(const RuleInput& input, const std::vector<p
 // The calls that fetch from the device what `calls` write: those that wait for it before a write, with
 // nothing launched in between. Requires `input.streams` and `device`.
 void add_fetches(const RuleInput& input, HostCalls& calls);
+
+// What the training thread does between such a call, which few steps have, and its next CUDA call, as far as
+// that is longer than any gap of the other steps: a saved file is given its name, older ones are removed, and
+// the calls for it are not recorded. Requires `input.streams`.
+void add_what_follows(const RuleInput& input, HostCalls& calls);
 
 // Events that are parts of the calls: torch.save() copies each tensor to the host. Keeps references to both.
 predict::EventFilter events_within(const RuleInput& input, const HostCalls& calls);

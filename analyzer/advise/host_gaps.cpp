@@ -102,6 +102,10 @@ void HostGaps::note_launches() {
 void HostGaps::find_own_work() {
   const std::vector<HostEvent>& events = input_.streams->events;
   std::vector<double> work_ns = ns_before_events(input_, events, training_calls(input_, has_own_rule));
+  HostCalls saves = training_calls(
+      input_, [](const model::HostCall& call) { return call.op_class == OpClass::Checkpoint; });
+  add_what_follows(input_, saves);
+  for (size_t i = 0; i < saves.following_ns.size(); ++i) work_ns[i] += saves.following_ns[i];
   const std::vector<double> optimizing_ns = ns_in_optimizer(input_);
   std::vector<uint32_t> place_of(events.size());
   std::vector<uint32_t> long_gaps;  // by place
@@ -124,11 +128,11 @@ void HostGaps::find_own_work() {
     if (events[i].thread != input_.process.training_thread || work_ns[i] < longest_dispatch_ns_) continue;
     if (recurs) own_ns_[i] = work_ns[i];
   }
-  split_shares(work_ns);
+  split_shares(work_ns, saves.total_following_ns);
 }
 
 // Attribution tells them apart by length alone: which part of either is the script's.
-void HostGaps::split_shares(const std::vector<double>& work_ns) {
+void HostGaps::split_shares(const std::vector<double>& work_ns, double of_saves_ns) {
   double short_ns = 0, long_ns = 0, own_short_ns = 0, own_long_ns = 0;
   for (size_t i = 0; i < work_ns.size(); ++i) {
     const bool is_short = work_ns[i] <= kLongDispatchNs;
@@ -137,7 +141,9 @@ void HostGaps::split_shares(const std::vector<double>& work_ns) {
   }
   const attribute::RankAttribution& rank = input_.rank;
   const double own_dispatch = rank.share(Category::LaunchDispatch) * ratio(own_short_ns, short_ns);
-  const double script = rank.share(Category::HostCompute) + rank.share(Category::HostWait);
+  const double of_saves = rank.wall_ns > 0 ? of_saves_ns / double(rank.wall_ns) : 0;
+  const double script =
+      std::max(0.0, rank.share(Category::HostCompute) + rank.share(Category::HostWait) - of_saves);
   own_share_ = script * ratio(own_long_ns, long_ns) + own_dispatch;
   launch_share_ = rank.share(Category::LaunchApi) + rank.share(Category::LaunchDispatch) +
                   rank.share(Category::DeviceLaunchGap) - own_dispatch;

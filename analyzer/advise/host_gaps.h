@@ -21,7 +21,8 @@ class HostGaps {
   // A gap that is longer at the same place in most steps is the script's work.
   double longest_dispatch_ns() const { return longest_dispatch_ns_; }
 
-  // By event of the recording: the script's part of the gap before it, without what other rules cover.
+  // By event of the recording: the script's part of the gap before it, without what other rules cover, nor
+  // what follows a save.
   const std::vector<double>& own_ns() const { return own_ns_; }
 
   // Of the step: GPU idle during the script's work, and while kernels are launched.
@@ -31,7 +32,7 @@ class HostGaps {
  private:
   void note_launches();
   void find_own_work();
-  void split_shares(const std::vector<double>& work_ns);
+  void split_shares(const std::vector<double>& work_ns, double of_saves_ns);
 
   const RuleInput& input_;
   double launches_a_step_ = 0, median_dispatch_ns_ = 0, longest_dispatch_ns_ = 0;

@@ -179,7 +179,7 @@ class NoGain {
 
   void add_storage() {
     if (!input_.facts || input_.facts->io_share() < kReadsAtAll) return;
-    const double speedup = ceiling_without_reading(input_);
+    const double speedup = speedup_without_reading(input_);
     if (speedup < kLeastSpeedup)
       result_.push_back(fmt::format("faster storage ({}: reading takes {:.0f}% of making a batch)",
                                     gain_words(speedup), 100 * input_.facts->io_share()));

@@ -208,9 +208,9 @@ std::optional<Finding> own_data_finding(const Rule& rule, const RuleInput& input
                      io::printable(data.mount->type)),
          data.reading > 0 ? 100 * data.remote / data.reading : 0, "%"});
   finding.fix.location = data.line.location();
-  // What is computed is part of the steps' compute, which is short where little of it was done.
-  finding.ceiling_speedup = cause == OwnDataCause::kComputes ? ceiling_without(input, data.share.high)
-                                                             : ceiling_without_input(input, data.share.high);
+  // What computes the data belongs to the steps' compute: the quickest steps have less of it, and less of
+  // everything. Without that a buffer that gained 2.66 times was bounded by 2.16.
+  finding.ceiling_speedup = ceiling_without_input(input, data.share.high);
   if (data.is_awaited) finding.ceiling_speedup = std::min(*finding.ceiling_speedup, ceiling_by_cpu(input));
   set_verdict(finding, input, data);
   return finding;

@@ -134,8 +134,8 @@ std::optional<Finding> pipeline_finding(const Rule& rule, const RuleInput& input
   finding.evidence = {{"data stall", 100 * unseen->wait_share, "% of the step"},
                       {"available", double(input.process.cpu_count), "CPU cores"}};
   finding.fix = fitting->fix;
-  finding.ceiling_speedup = saves_work(cause) ? ceiling_without_input(input, unseen->wait_share)
-                                              : ceiling_on_all_cores(input, *unseen);
+  finding.ceiling_speedup =
+      saves_work(cause) ? ceiling_without_pipeline(input, *unseen) : ceiling_on_all_cores(input, *unseen);
   return finding;
 }
 

@@ -277,6 +277,19 @@ void leave_to_next_recording(Finding& symptom) {
   symptom.fix.summary = "Record again after the changes above before you change this: it may be their effect";
 }
 
+// A bound is not on top of the changes before it: of the same data stall it is another way to end it. Stages
+// of one pipeline (a cache, a prefetch, cheaper maps), or remedies of the same read.
+bool is_another_way(const RuleInput& input, const Finding& finding, const Finding& before) {
+  const auto is_of_input = [](const Finding& each) {
+    return each.is_complaint() && each.bottleneck == attribute::Bottleneck::Input && !is_option(each);
+  };
+  if (&finding == &before || known_gain(finding) || !is_of_input(finding) || !is_of_input(before))
+    return false;
+  const bool is_of_pipeline = !input.loader && input.configured_loader() && !known_gain(before);
+  const bool is_of_place = !finding.fix.location.empty() && finding.fix.location == before.fix.location;
+  return is_of_pipeline || is_of_place;
+}
+
 struct Chain {
   RankedFindings ranked;
   double end_ms = 0;  // the step with everything applied, also that whose gain is open
@@ -298,6 +311,8 @@ Chain chain_from(const RuleInput& recorded, const std::vector<Finding>& alone, c
     if (is_open && !next.is_conditional) give_on_its_own(next, by_itself);
     if (by_itself) next.alone = by_itself->prediction;
     if (is_symptom_of_one(next, ranked)) leave_to_next_recording(next);
+    next.is_alternative |= std::ranges::any_of(
+        ranked, [&](const Finding& before) { return is_another_way(recorded, next, before); });
     if (next.prediction && applied.count() > 0 && !next.is_conditional)
       next.prediction->assumptions.emplace_back("applied after: " + applied.words());
     if (!changes_what_follows(next) && !sets_what_follows(next)) continue;

@@ -44,8 +44,14 @@ inline constexpr Threshold kInVainBytes{"and bytes read", kReadForNothing,
 
 Reading reading_of(const RuleInput& input);
 
-// Upper bound of the speedup: reading takes no time.
+// Speedup if reading takes no time, and everything else as long as it was recorded.
+double speedup_without_reading(const RuleInput& input);
+// Its upper bound, for any way to end the reads.
 double ceiling_without_reading(const RuleInput& input);
+
+// What a finding with this bound is about, of the step: where transforms take the larger part of a fetch, no
+// more than the reads alone.
+double share_of_reading(const RuleInput& input, double ceiling);
 
 // "training waits for data 68% of each step"
 std::string data_stall_words(const RuleInput& input);

@@ -233,10 +233,19 @@ std::string prediction_words(const Layout& layout, const predict::Prediction& p)
                      times(p.speedup.expected), times(p.speedup.low), layout.dash(), times(p.speedup.high));
 }
 
+// A bound of what little surely stays says nothing about the gain once it is that wide. Of kernels it is a
+// ratio of throughputs: of one GPU at most 64, float64 against float32.
+std::string bound_words(const Finding& finding) {
+  constexpr double kMost = 20, kMostOfKernels = 64;
+  if (!finding.ceiling_speedup) return "";
+  const bool is_of_kernels = finding.bottleneck == attribute::Bottleneck::Compute;
+  if (*finding.ceiling_speedup > (is_of_kernels ? kMostOfKernels : kMost)) return "";
+  return fmt::format("up to {}x", times(*finding.ceiling_speedup));
+}
+
 std::string gain_words(const Layout& layout, const Finding& finding) {
   if (finding.prediction) return prediction_words(layout, *finding.prediction);
-  if (finding.ceiling_speedup) return fmt::format("up to {}x", times(*finding.ceiling_speedup));
-  return "";
+  return bound_words(finding);
 }
 
 // "Set num_workers=4" becomes "Then set num_workers=4"; names like OMP_NUM_THREADS keep their first letter.
@@ -305,16 +314,14 @@ void write_notes(Layout& layout, const Report& report) {
   }
 }
 
-std::string trust_words(const predict::ReplayCheck& replay) {
-  switch (replay.trust()) {
-    case predict::Trust::kPredict:
-      return "high: ";
-    case predict::Trust::kWiden:
-      return "medium, intervals are wider: ";
-    case predict::Trust::kCeilingOnly:
-      break;
-  }
-  return "low, gains are upper bounds: ";
+// Of the report's predictions: a bound is no better for a good model.
+std::string trust_words(const Report& report) {
+  const auto& replay = report.diagnosis.replay;
+  if (!replay) return "";
+  if (replay->trust() == predict::Trust::kCeilingOnly) return "low, gains are upper bounds: ";
+  const Finding* first = advise::first_complaint(report.diagnosis.findings);
+  if (first && !first->prediction) return "change 1 is not predicted: ";
+  return replay->trust() == predict::Trust::kPredict ? "high: " : "medium, intervals are wider: ";
 }
 
 std::string confidence_words(const Report& report) {
@@ -333,7 +340,7 @@ std::string confidence_words(const Report& report) {
                         ? "all kernels matched to their launches"
                         : fmt::format("{:.1f}% of kernels matched to their launches", 100 * matched));
   }
-  return (replay ? trust_words(*replay) : "") + joined(parts);
+  return trust_words(report) + joined(parts);
 }
 
 std::string next_words(const Report& report, const Finding* first) {

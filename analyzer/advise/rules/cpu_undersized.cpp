@@ -78,7 +78,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   setting.workers = std::max(setting.workers, int(needed));
   setting.cores = needed;
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
-  if (!finding.prediction) finding.ceiling_speedup = ceiling_without(input, lost);
+  finding.ceiling_speedup = ceiling_without_input(input, lost);  // training gets more of the cores, too
   return finding;
 }
 

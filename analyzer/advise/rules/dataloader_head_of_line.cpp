@@ -72,9 +72,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"spread of batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
   name_fix(finding, input);
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
-  if (!finding.prediction)
-    finding.ceiling_speedup =
-        loader_ceiling(input, *input.loader, std::max(lost, 1 - after / now), setting.workers);
+  // Whatever training waits for, as far as the workers' own time allows: batches that come as they are ready
+  // fill the buffer for those that wait for something else, too.
+  finding.ceiling_speedup =
+      loader_ceiling(input, *input.loader, input.rank.share(attribute::Group::Input), setting.workers);
   return finding;
 }
 

@@ -77,7 +77,7 @@ std::optional<Finding> threads_in_workers(const RuleInput& input, double delay) 
       "def one_thread(worker_id): torch.set_num_threads(1); cv2.setNumThreads(0)  # DataLoader(..., "
       "worker_init_fn=one_thread)";
   locate(finding, input);
-  finding.ceiling_speedup = ceiling_without(input, lost);
+  finding.ceiling_speedup = ceiling_without_input(input, lost);  // training gets the cores, too
   return finding;
 }
 

@@ -65,8 +65,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"spread of batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
   propose(finding, input, {LoaderOption::kPrefetchFactor, setting.prefetch_factor});
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
-  if (!finding.prediction)
-    finding.ceiling_speedup = loader_ceiling(input, *input.loader, lost, setting.workers);
+  finding.ceiling_speedup =
+      loader_ceiling(input, *input.loader, input.rank.share(attribute::Group::Input), setting.workers);
   return finding;
 }
 

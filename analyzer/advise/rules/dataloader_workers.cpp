@@ -50,7 +50,6 @@ bool settle(Finding& finding, const RuleInput& input, const predict::LoaderRepla
   const double after = Reads(input, loader).step_ms(setting);
   if (now < after * kLeastSpeedup) return false;
   finding.prediction = loader_prediction(input, loader, check, setting);
-  if (finding.prediction) return true;
   const int most = worker_bound(input, loader, setting).most;
   // Not by the replay, which may be too slow: 12 workers that wait for reads gained 5.5x where it said 5.1x.
   finding.ceiling_speedup =

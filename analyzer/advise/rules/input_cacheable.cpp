@@ -122,10 +122,10 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double bytes = double(facts.epochs.front().bytes_read);
   // Each rank on this machine caches its own share.
   if (bytes * input.ranks_on_host > kRoom * double(facts.memory_available_bytes)) return std::nullopt;
-  const double ceiling = ceiling_without_reading(input);
-  if (ceiling < kLeastSpeedup) return std::nullopt;
+  const double ceiling = ceiling_without_reading(input), lost = share_of_reading(input, ceiling);
+  if (lost < 1 - 1 / kLeastSpeedup) return std::nullopt;
 
-  Finding finding = make_finding(kInputCacheable, input, 1 - 1 / ceiling);
+  Finding finding = make_finding(kInputCacheable, input, lost);
   finding.title = fmt::format("Uncached data: every epoch reads the same {} again, {}", size_words(bytes),
                               data_stall_words(input));
   finding.evidence = reading_evidence(input);

@@ -67,10 +67,10 @@ std::optional<Finding> without_loader(const RuleInput& input) {
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (input.own_data) return without_loader(input);
   if (reading_of(input) != Reading::kRemote) return std::nullopt;
-  const double ceiling = ceiling_without_reading(input);
-  if (ceiling < kLeastSpeedup) return std::nullopt;
+  const double ceiling = ceiling_without_reading(input), lost = share_of_reading(input, ceiling);
+  if (lost < 1 - 1 / kLeastSpeedup) return std::nullopt;
   const InputFacts& facts = *input.facts;
-  Finding finding = make_finding(kInputRemoteStorage, input, 1 - 1 / ceiling);
+  Finding finding = make_finding(kInputRemoteStorage, input, lost);
   const std::string source = facts.receive_ns > facts.remote_ns ? "sockets"
                              : facts.mount                      ? io::printable(facts.mount->type)
                                                                 : "a remote file system";

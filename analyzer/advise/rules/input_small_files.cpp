@@ -43,12 +43,12 @@ std::optional<Finding> without_loader(const RuleInput& input) {
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (input.own_data) return without_loader(input);
   if (reading_of(input) != Reading::kSmallFiles) return std::nullopt;
-  const double ceiling = ceiling_without_reading(input);
-  if (ceiling < kLeastSpeedup) return std::nullopt;
+  const double ceiling = ceiling_without_reading(input), lost = share_of_reading(input, ceiling);
+  if (lost < 1 - 1 / kLeastSpeedup) return std::nullopt;
   const InputFacts& facts = *input.facts;
   const double file_bytes = double(facts.bytes_read) / double(facts.opens);
 
-  Finding finding = make_finding(kInputSmallFiles, input, 1 - 1 / ceiling);
+  Finding finding = make_finding(kInputSmallFiles, input, lost);
   finding.title =
       fmt::format("Small files: a batch opens {:.3g} files of {:.3g} KiB, {}",
                   facts.per_batch(double(facts.opens)), file_bytes / 1024, data_stall_words(input));

@@ -15,7 +15,8 @@
 
 namespace gpuwatch::advise {
 
-extern const Rule kLongSteps, kRecompilation, kCudnnAutotune, kMemoryPressureDevice, kCheckpointStall;
+extern const Rule kLongSteps, kRecompilation, kCudnnAutotune, kMemoryPressureDevice, kCheckpointStall,
+    kHostWork;
 
 namespace {
 
@@ -82,6 +83,14 @@ bool has_own_finding(const RuleInput& input, double share) {
                                const auto finding = rule->evaluate(input);
                                return finding && finding->lost_share >= kOwnExcess * share;
                              });
+}
+
+// Host work at the same line is the same time: rollouts of an environment that sleeps, 58% of the steps by
+// these sleeps and 79% by the steps that have them.
+bool is_host_work(const RuleInput& input, const std::string& location, double share) {
+  const auto finding = kHostWork.evaluate(input);
+  return finding && !location.empty() && finding->fix.location == location &&
+         finding->lost_share >= kOwnExcess * share;
 }
 
 std::string text_of(const model::StackFrame& frame) {
@@ -208,6 +217,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const std::optional<Place> place = find_place(input, *steps);
   // Batches of uneven lengths: more of the same work.
   if (steps->every == 0 && place && place->is_usual) return std::nullopt;
+  if (place && is_host_work(input, place->location, share)) return std::nullopt;
   Finding finding = make_finding(kLongSteps, input, share);
   const bool is_function = place && !place->function.empty() && !place->function.starts_with('<');
   finding.title = fmt::format("Long steps: {} {:.3g} ms more than the others{}, {:.0f}% of the time",

@@ -51,6 +51,17 @@ TEST(QuickSteps, LeaveOutWhatIsRemoved) {
   EXPECT_EQ(quick_part(steps_of(100, ten_to_thirty, ten), Group::Input), 1);
 }
 
+// A core that the fetch had, or another program: training that has it may take no longer than it computes.
+TEST(QuickSteps, WaitForNoCoreWithoutWhatIsRemoved) {
+  for (const size_t count : {10, 100}) {
+    attribute::RankAttribution rank = steps_of(count, ten, ten);
+    for (attribute::StepAttribution& step : rank.steps)
+      step.times[size_t(attribute::Category::Sched)] = 5'000'000;
+    EXPECT_NEAR(quick_part(rank, Group::Input), 10.0 / 15, 0.001) << count;
+    EXPECT_EQ(quick_part(rank), 1) << count;
+  }
+}
+
 // Of 100 ms 60 wait for data: nothing is left to gain once workers have ended that, and more than before once
 // 30 ms of other work are gone.
 TEST(CeilingWithoutInput, IsOfTheStepThatOtherChangesLeave) {

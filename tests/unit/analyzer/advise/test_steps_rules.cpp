@@ -189,6 +189,22 @@ TEST(LongSteps, WhatTheLoaderExplainsIsTheLoaders) {
   EXPECT_EQ(find(training.diagnose(), "long-steps"), nullptr);
 }
 
+// Rollouts of an environment that sleeps for 150 of 260 ms: 23% of the time by the sleeps, 38% by the steps.
+TEST(LongSteps, AreNotToldAgainWhereTheirLineIs) {
+  OwnLoop training(every_20th(240));
+  for (size_t i = 10; i < 200; i += 20) training.call(i, OpClass::Sleep, 1, 150, "/home/me/env.py:29 step");
+  const Diagnosis diagnosis = training.diagnose();
+  ASSERT_NE(find(diagnosis, "host-work"), nullptr);
+  EXPECT_EQ(find(diagnosis, "host-work")->fix.location, "/home/me/env.py:29");
+  EXPECT_EQ(find(diagnosis, "long-steps"), nullptr);
+  OwnLoop elsewhere(every_20th(480));
+  for (size_t i = 10; i < 200; i += 20) {
+    elsewhere.call(i, OpClass::Sleep, 1, 100, "/home/me/env.py:29 step");
+    elsewhere.call(i, OpClass::GarbageCollection, 150, 200, "/home/me/train.py:50 evaluate");
+  }
+  EXPECT_NE(find(elsewhere.diagnose(), "long-steps"), nullptr);
+}
+
 TEST(LongSteps, ABusyMachineDoesNotHideThem) {
   OwnLoop training(every_20th(260));
   for (attribute::StepAttribution& step : training.job.rank().steps) {

@@ -76,6 +76,9 @@ TEST(UnseenPipeline, OnFullCoresGetsLessWork) {
   EXPECT_EQ(first->id, "input-decode");
   EXPECT_NEAR(first->ceiling_speedup.value_or(0), 2.5, 0.01);
   EXPECT_NEAR(ceiling_of(diagnosis, "dataloader-workers"), 2 / 1.9, 0.01);
+  const Finding* threads = find(diagnosis.findings, "dataloader-workers");
+  EXPECT_TRUE(threads && threads->is_alternative) << "of the same data stall";
+  EXPECT_FALSE(first->is_alternative);
   EXPECT_EQ(find(diagnose_pipeline({.wait = 0.01}).findings, "input-decode"), nullptr) << "nothing waits";
 }
 

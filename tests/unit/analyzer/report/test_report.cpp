@@ -107,6 +107,28 @@ TEST(Text, ReadsAsTheReportShould) {
     EXPECT_NE(report.find(words), std::string::npos) << words << "\n" << report;
 }
 
+// One reader says nothing of nine: a good model of what was recorded is no confidence in a bound.
+TEST(Text, IsNotConfidentOfABound) {
+  test::LoaderJob wanted;
+  wanted.cpu_count = 2;
+  wanted.service_ms = [](size_t) { return 32.0; };
+  wanted.describe = [](model::Batch& batch) {
+    batch.fetch_blocked_ns = batch.fetch_io_ns = 30'000'000;
+    batch.bytes_read = batch.disk_bytes = 100'000;
+    batch.reads = 8;
+  };
+  Made made{test::make_loader_job(wanted)};
+  advise::Finding& first = made.diagnosis.findings.front();
+  ASSERT_TRUE(first.is_complaint() && !first.prediction && first.ceiling_speedup);
+  first.ceiling_speedup = 15;
+  const std::string bounded = text(made.report, {});
+  EXPECT_NE(bounded.find("\nconfidence change 1 is not predicted: model error "), std::string::npos)
+      << bounded;
+  EXPECT_NE(bounded.find("up to 15x\n"), std::string::npos) << bounded;
+  first.ceiling_speedup = 60;
+  EXPECT_EQ(text(made.report, {}).find("up to 60x"), std::string::npos) << "says nothing";
+}
+
 TEST(Text, BreaksLinesAtTheTerminalsEdge) {
   Made made{test::make_loader_job({})};
   std::istringstream lines(text(made.report, {.width = 60}));
