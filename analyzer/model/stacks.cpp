@@ -8,6 +8,8 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analyzer/model/decoders.h"
+
 namespace gpuwatch::model {
 namespace {
 
@@ -114,6 +116,7 @@ class ActivityCounter {
       return;
     }
     busy_ += weight;
+    if (seen.is_decoding) decoding_ += weight;
     functions_.add(*seen.frame, weight);
   }
 
@@ -122,6 +125,7 @@ class ActivityCounter {
     const double awake = busy_ + idle_;
     if (awake + starting_ > 0) activity.starting_share = starting_ / (awake + starting_);
     if (awake > 0) activity.busy_share = busy_ / awake;
+    if (busy_ > 0) activity.decoding_share = decoding_ / busy_;
     activity.functions = functions_.by_share();
     for (const SeenFunction& function : activity.functions) activity.stack_samples += function.samples;
     return activity;
@@ -130,7 +134,7 @@ class ActivityCounter {
  private:
   struct Seen {
     std::optional<StackFrame> frame;  // none: idle
-    bool is_in_loop = false;
+    bool is_in_loop = false, is_decoding = false;
   };
   static Seen look_at(const std::string& text) {
     const std::vector<StackFrame> frames = frames_of(text);
@@ -138,13 +142,13 @@ class ActivityCounter {
     const auto loop = std::find_if(frames.begin(), frames.end(), is_worker_loop);
     const auto at = size_t(loop - frames.begin());  // frames.size() where a deep stack was cut before it
     if (is_idle(frames, at)) return {std::nullopt, true};
-    return {*working_frame(frames, at), at < frames.size()};
+    return {*working_frame(frames, at), at < frames.size(), std::any_of(frames.begin(), loop, decodes_file)};
   }
 
   const Run& run_;
   std::unordered_map<uint32_t, Seen> known_;
   FunctionTallies functions_;
-  double busy_ = 0, idle_ = 0, starting_ = 0;
+  double busy_ = 0, idle_ = 0, starting_ = 0, decoding_ = 0;
 };
 
 // The call of this thread that a stack belongs to, if it is of the given kind.

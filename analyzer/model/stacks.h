@@ -84,6 +84,7 @@ struct WorkerActivity {
   size_t stack_samples = 0;             // of busy workers
   double busy_share = 0;                // of all samples after the workers had started, by weight
   double starting_share = 0;            // of all samples: before the worker's loop had begun
+  double decoding_share = 0;            // of busy samples: in a decoder of files (model/decoders.h)
   std::vector<SeenFunction> functions;  // of busy samples
 };
 
