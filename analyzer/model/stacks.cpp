@@ -314,6 +314,15 @@ WorkerActivity worker_activity(const Run& run, const Process& process, uint32_t 
   return counter.result();
 }
 
+std::vector<const WorkerStack*> worker_samples(const Process& process, uint32_t loader) {
+  const auto workers = workers_of(process, loader);
+  std::vector<const WorkerStack*> samples;
+  for (const Thread& thread : process.threads)
+    for (const WorkerStack& sample : thread.worker_stacks)
+      if (workers.contains(sample.pid)) samples.push_back(&sample);
+  return samples;
+}
+
 WorkerActivity main_worker_activity(const Run& run, const Process& process) {
   WorkerActivity most;
   for (uint32_t loader = 0; loader < process.loaders.size(); ++loader) {

@@ -88,6 +88,9 @@ struct WorkerActivity {
   std::vector<SeenFunction> functions;  // of busy samples
 };
 
+// The stack samples of its workers.
+std::vector<const WorkerStack*> worker_samples(const Process& process, uint32_t loader);
+
 // What the workers of Process::loaders[loader] were seen doing. A function is the user's frame of a stack;
 // the worker's own part of PyTorch (taking an index, handing a batch over) is told by its innermost frame.
 WorkerActivity worker_activity(const Run& run, const Process& process, uint32_t loader);
