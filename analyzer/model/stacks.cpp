@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "analyzer/model/decoders.h"
+#include "analyzer/model/packages.h"
 
 namespace gpuwatch::model {
 namespace {
@@ -29,8 +30,9 @@ bool is_standard_library(const std::string& file) {
   return at < file.size() && file[at] == '/';
 }
 
-bool is_package(const std::string& file) {
-  return contains(file, "/site-packages/") || contains(file, "/dist-packages/");
+bool is_package(const StackFrame& frame) {
+  return frame.is_of_package || contains(frame.file, "/site-packages/") ||
+         contains(frame.file, "/dist-packages/");
 }
 
 // What pip writes for a package's program: ".../bin/yolo", whose lines only call the package.
@@ -54,6 +56,8 @@ std::optional<StackFrame> frame_of(std::string_view line) {
   if (error != std::errc() || rest != end) return std::nullopt;
   frame.file = line.substr(0, colon);
   frame.function = line.substr(space + 1);
+  frame.is_of_package = frame.function.ends_with(kPackageMark);
+  if (frame.is_of_package) frame.function.pop_back();
   frame.is_generator = frame.function.ends_with('*');
   if (frame.is_generator) frame.function.pop_back();
   return frame;
@@ -198,11 +202,12 @@ std::vector<uint64_t> addresses_of(const std::string& text) {
 bool is_torch_or_interpreter(const StackFrame& frame) {
   return frame.file.starts_with('<') || contains(frame.file, "-packages/torch/") ||
          contains(frame.file, "/torch/utils/data/") ||
-         (is_standard_library(frame.file) && !is_package(frame.file));
+         (frame.is_of_package && known_package(frame.file) == "torch") ||
+         (is_standard_library(frame.file) && !is_package(frame));
 }
 
 bool is_users(const StackFrame& frame) {
-  return !is_torch_or_interpreter(frame) && !is_package(frame.file) && !is_start_script(frame);
+  return !is_torch_or_interpreter(frame) && !is_package(frame) && !is_start_script(frame);
 }
 
 const StackFrame* users_frame(const std::vector<StackFrame>& frames) {
@@ -228,6 +233,7 @@ std::optional<StackFrame> users_line(const Run& run, uint32_t text) {
 void FunctionTallies::add(const StackFrame& frame, double weight) {
   Tally& tally = functions_[{frame.file, frame.function}];
   ++tally.samples;
+  tally.is_of_package = frame.is_of_package;
   tally.weight += weight;
   ++tally.lines[frame.line];
   weight_ += weight;
@@ -238,8 +244,9 @@ std::vector<SeenFunction> FunctionTallies::by_share() const {
   for (const auto& [name, tally] : functions_) {
     const auto line =
         std::ranges::max_element(tally.lines, {}, [](const auto& entry) { return entry.second; });
-    functions.push_back(
-        {{name.first, line->first, name.second}, tally.samples, weight_ > 0 ? tally.weight / weight_ : 0});
+    functions.push_back({{name.first, line->first, name.second, false, tally.is_of_package},
+                         tally.samples,
+                         weight_ > 0 ? tally.weight / weight_ : 0});
   }
   std::stable_sort(functions.begin(), functions.end(),
                    [](const SeenFunction& a, const SeenFunction& b) { return a.share > b.share; });
