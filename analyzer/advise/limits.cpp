@@ -7,6 +7,7 @@
 #include <set>
 
 #include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/input_seen.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/phases.h"
@@ -101,6 +102,15 @@ void add_frameworks(const model::Process& process, Limits& limits) {
       std::find_if(std::begin(kFrameworkLimits), std::end(kFrameworkLimits),
                    [&](const FrameworkLimit& candidate) { return applies(candidate, process); });
   if (limit != std::end(kFrameworkLimits)) add_weighty(limits, limit->text);
+}
+
+// Training that never waits for its pipeline computes more slowly by the cores that it takes.
+void add_pipeline_on_cores(const model::Run& run, const RankAttribution& rank, Limits& limits) {
+  const auto pipeline = pipeline_on_cores(run, rank);
+  if (pipeline && !pipeline->share)
+    add_weighty(limits, fmt::format("how much {}, which works on the same CPU cores, takes from training is "
+                                    "not known.",
+                                    pipeline->name));
 }
 
 // A worker's lines are seen by the thread that waits for it; without workers only samples of the training
@@ -268,6 +278,7 @@ Limits of_rank(const model::Run& run, const RankAttribution& rank) {
   add_unseen_steps(process, rank, limits);
   add_imported(process, limits);
   add_frameworks(process, limits);
+  add_pipeline_on_cores(run, rank, limits);
   add_inline_loaders(run, process, rank, limits);
   add_taking_thread(process, limits);
   add_phases(process, rank, limits);
