@@ -351,10 +351,9 @@ std::string next_words(const Report& report, const Finding* first) {
     return "see which Python lines take the time: py-spy record -- python train.py";
   const auto pipeline = rank ? advise::pipeline_on_cores(report.run, *rank) : std::nullopt;
   if (pipeline && !pipeline->share)
-    return fmt::format(
-        "train on one batch again and again (dataset.take(1).cache().repeat()): what that gains "
-        "is what {} takes",
-        clean(pipeline->name));
+    return fmt::format("train on one batch again and again{}: what that gains is what {} takes",
+                       pipeline->name == "tf.data" ? " (dataset.take(1).cache().repeat())" : "",
+                       clean(pipeline->name));
   constexpr double kWorthTrying = 1.1;  // of a bound
   const Finding* kernels = advise::find(report.diagnosis.findings, "compute-bound");
   if (kernels && kernels->ceiling_speedup.value_or(1) >= kWorthTrying)

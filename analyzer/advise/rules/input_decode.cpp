@@ -96,10 +96,10 @@ std::optional<Finding> without_loader(const RuleInput& input) {
   auto finding = own_data_finding(kInputDecode, input, OwnDataCause::kComputes);
   if (!finding) return std::nullopt;
   finding->title = fmt::format("CPU transforms: {}, which makes the data", own_data_words(input));
-  finding->fix.summary =
-      "Prepare this data once and keep it, in memory or in a file, use cheaper transforms, or make batches "
-      "in "
-      "other processes";
+  finding->fix.summary = fmt::format(
+      "Compute what {}() makes once and keep it, in memory or in a file, make it cheaper, or make batches in "
+      "other processes",
+      io::printable(input.own_data->function.function));
   finding->fix.change = NamedChange{"transforms", ""};
   return finding;
 }
@@ -120,21 +120,35 @@ std::string pipeline_title(const RuleInput& input, const UnseenPipeline& pipelin
                      stall_words(input, pipeline.wait_share));
 }
 
+std::string stage_fix(const CostlyStage& stage, double all_ns) {
+  std::string words = fmt::format("Do less in {} ({:.3g} of {:.3g} ms of work for a batch)", stage.words,
+                                  stage.busy_ns / 1e6, all_ns / 1e6);
+  const char* between = ": ";
+  if (stage.caching != Caching::kNever) {
+    words += between;
+    words +=
+        stage.caching == Caching::kAfterIt
+            ? ".cache() after it, if each epoch makes the same and that fits in memory"
+            : "move the shuffle after it and put .cache() between the two, if each epoch makes the same and "
+              "that fits in memory";
+    between = ", or ";
+  }
+  if (stage.is_map_of_samples) words += fmt::format("{}transform whole batches (batch before map)", between);
+  return words;
+}
+
 // Where its stages were seen, the one that works longest.
 void name_stage(Finding& finding, const RuleInput& input, const model::Loader& loader,
                 const UnseenPipeline& pipeline) {
   constexpr double kWorthNaming = 0.05;  // of the step; "0.08 of 0.12 ms of work" in a step of 32 ms is none
   if (!pipeline.work || pipeline.work->busy_ns() < kWorthNaming * input.now_ms * 1e6) return;
   const CostlyStage stage = costly_stage(loader, *pipeline.work);
-  const std::string name = io::printable(stage.name);
+  const std::string place = io::printable(stage.location.substr(stage.location.rfind('/') + 1));
   finding.evidence.push_back({"work of all stages", pipeline.work->busy_ns() / 1e6, "ms for a batch"});
-  finding.evidence.push_back({"of those, " + name, stage.busy_ns / 1e6, "ms for a batch"});
+  finding.evidence.push_back({fmt::format("of those, {}{}", stage.words, place.empty() ? "" : " at " + place),
+                              stage.busy_ns / 1e6, "ms for a batch"});
   if (!stage.location.empty()) finding.fix.location = stage.location;
-  if (pipeline.runs_python) return;
-  finding.fix.summary = fmt::format(
-      "Do less in the stage {} ({:.3g} of {:.3g} ms of work for a batch): .cache() after it if each epoch "
-      "makes the same, or transforms of whole batches (batch before map)",
-      name, stage.busy_ns / 1e6, pipeline.work->busy_ns() / 1e6);
+  if (!pipeline.runs_python) finding.fix.summary = stage_fix(stage, pipeline.work->busy_ns());
 }
 
 // tf.data and Keras: their threads work in the training process.
@@ -155,7 +169,7 @@ std::optional<Finding> in_pipeline(const RuleInput& input, const UnseenPipeline&
   finding.evidence.push_back({"CPU available to this job", double(input.process.cpu_count), "cores"});
   finding.fix.summary =
       "Do less work for each sample: on whole batches (batch before map, NumPy instead of Python loops), "
-      "cheaper or precomputed transforms, or .cache() if the data fits in memory";
+      "cheaper or precomputed transforms, or .cache() before shuffle if the data fits in memory";
   finding.fix.change = NamedChange{"transforms", ""};
   finding.fix.location = loader.location;
   name_stage(finding, input, loader, pipeline);

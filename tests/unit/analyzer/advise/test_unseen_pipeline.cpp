@@ -126,6 +126,8 @@ TEST(UnseenPipeline, CompetesWithTrainingThatDoesNotWait) {
   const Finding* first = first_complaint(diagnosis.findings);
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(first->id, "input-decode");
+  EXPECT_TRUE(first->fix.summary.starts_with("Do less in the map (")) << first->fix.summary;
+  EXPECT_NE(first->fix.summary.find("or transform whole batches"), std::string::npos) << first->fix.summary;
   EXPECT_NEAR(first->ceiling_speedup.value_or(0), 2 / 1.4, 0.01);
   EXPECT_EQ(diagnosis.verdict.id, "cpu-job");
   EXPECT_NEAR(diagnosis.verdict.ceiling_speedup, 2 / 1.4, 0.01);
