@@ -9,6 +9,7 @@
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/input_seen.h"
 #include "analyzer/advise/loader_words.h"
+#include "analyzer/advise/place_words.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/phases.h"
 #include "analyzer/model/roles.h"
@@ -124,8 +125,7 @@ void add_inline_loaders(const model::Run& run, const model::Process& process, co
   for (const model::Loader& loader : process.loaders) {
     const auto code = loader.num_workers == 0 ? model::sample_code(loader) : std::nullopt;
     if (!code) continue;
-    add_weighty(limits, fmt::format("per-line timing of {} ({}) needs num_workers >= 1.",
-                                    io::printable(code->function), io::printable(code->location())));
+    add_weighty(limits, fmt::format("per-line timing of {} needs num_workers >= 1.", place_words(*code)));
     return;
   }
 }
