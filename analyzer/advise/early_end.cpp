@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "analyzer/advise/place_words.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/training_framework.h"
 #include "analyzer/model/training_stacks.h"
@@ -81,9 +82,8 @@ Verdict unseen(const model::Run& run, const model::Process& process, const std::
   std::string most;
   const auto functions = model::training_functions(run, process);
   if (!functions.empty())
-    most = fmt::format("; {:.0f}% of the time in {} ({})", 100 * functions.front().share,
-                       io::printable(functions.front().frame.function),
-                       io::printable(functions.front().frame.location()));
+    most = fmt::format("; {:.0f}% of the time in {}", 100 * functions.front().share,
+                       place_words(functions.front().frame));
   return {"cannot-tell",
           fmt::format("CANNOT TELL: {} ran {} for {:.3g} s, but no step and no loader of it was seen{}",
                       io::printable(process.script.empty() ? process.executable : process.script),

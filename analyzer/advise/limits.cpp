@@ -7,7 +7,9 @@
 #include <set>
 
 #include "analyzer/advise/diagnose.h"
+#include "analyzer/advise/input_seen.h"
 #include "analyzer/advise/loader_words.h"
+#include "analyzer/advise/place_words.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/phases.h"
 #include "analyzer/model/roles.h"
@@ -103,6 +105,15 @@ void add_frameworks(const model::Process& process, Limits& limits) {
   if (limit != std::end(kFrameworkLimits)) add_weighty(limits, limit->text);
 }
 
+// Training that never waits for its pipeline computes more slowly by the cores that it takes.
+void add_pipeline_on_cores(const model::Run& run, const RankAttribution& rank, Limits& limits) {
+  const auto pipeline = pipeline_on_cores(run, rank);
+  if (pipeline && !pipeline->share)
+    add_weighty(limits, fmt::format("how much {}, which works on the same CPU cores, takes from training is "
+                                    "not known.",
+                                    pipeline->name));
+}
+
 // A worker's lines are seen by the thread that waits for it; without workers only samples of the training
 // thread tell, and a short job has few.
 void add_inline_loaders(const model::Run& run, const model::Process& process, const RankAttribution& rank,
@@ -114,8 +125,7 @@ void add_inline_loaders(const model::Run& run, const model::Process& process, co
   for (const model::Loader& loader : process.loaders) {
     const auto code = loader.num_workers == 0 ? model::sample_code(loader) : std::nullopt;
     if (!code) continue;
-    add_weighty(limits, fmt::format("per-line timing of {} ({}) needs num_workers >= 1.",
-                                    io::printable(code->function), io::printable(code->location())));
+    add_weighty(limits, fmt::format("per-line timing of {} needs num_workers >= 1.", place_words(*code)));
     return;
   }
 }
@@ -268,6 +278,7 @@ Limits of_rank(const model::Run& run, const RankAttribution& rank) {
   add_unseen_steps(process, rank, limits);
   add_imported(process, limits);
   add_frameworks(process, limits);
+  add_pipeline_on_cores(run, rank, limits);
   add_inline_loaders(run, process, rank, limits);
   add_taking_thread(process, limits);
   add_phases(process, rank, limits);

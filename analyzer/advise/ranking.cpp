@@ -335,6 +335,20 @@ const Finding* fastest_alone(const std::vector<Finding>& alone) {
   return fastest;
 }
 
+// Two rules may end at the same thing to do, as at whole batches instead of single samples: once is enough.
+void drop_repeated(std::vector<Finding>& ranked) {
+  std::vector<Finding> kept;
+  for (Finding& finding : ranked) {
+    const bool is_said = finding.is_complaint() && std::ranges::any_of(kept, [&](const Finding& other) {
+                           return other.ceiling_speedup && finding.ceiling_speedup &&
+                                  other.fix.summary == finding.fix.summary &&
+                                  other.fix.location == finding.fix.location && other.ranks == finding.ranks;
+                         });
+    if (!is_said) kept.push_back(std::move(finding));
+  }
+  ranked = std::move(kept);
+}
+
 }  // namespace
 
 double expected_recovery(const Finding& finding) {
@@ -396,6 +410,7 @@ RankedFindings rank_findings(const RuleInput& recorded) {
   }
   RankedFindings& ranked = chain.ranked;
   add_alternatives(ranked.findings, alone);
+  drop_repeated(ranked.findings);
   if (first_complaint(ranked.findings))
     std::erase_if(ranked.findings, [](const Finding& f) { return f.id == "healthy"; });
   return std::move(ranked);

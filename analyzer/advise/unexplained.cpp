@@ -8,6 +8,7 @@
 
 #include "analyzer/advise/call_words.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/place_words.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/stacks.h"
 #include "analyzer/model/training_stacks.h"
@@ -62,20 +63,17 @@ Site largest_site(const model::Process& process, const RankAttribution& rank, Ca
 std::string worker_place(const model::Run& run, const model::Process& process) {
   const model::WorkerActivity most = model::main_worker_activity(run, process);
   if (most.functions.empty()) return "";
-  const model::StackFrame& frame = most.functions.front().frame;
-  return fmt::format("; workers were seen most in {} ({})", io::printable(frame.function),
-                     io::printable(frame.location()));
+  return fmt::format("; workers were seen most in {}", place_words(most.functions.front().frame));
 }
 
-std::string place_words(const model::Run& run, const RankAttribution& rank, Category category) {
+std::string where_it_is(const model::Run& run, const RankAttribution& rank, Category category) {
   const model::Process& process = run.processes.at(rank.process);
   if (attribute::info(category).bottleneck == Bottleneck::Input)
     if (std::string place = worker_place(run, process); !place.empty()) return place;
   if (attribute::info(category).group == attribute::Group::DeviceBusy)
     return "";  // a launch says nothing of it
   if (const auto seen = model::main_training_function(run, process, attribute::times_of(rank, category)))
-    return fmt::format("; {:.0f}% of it in {} ({})", 100 * seen->share, io::printable(seen->frame.function),
-                       io::printable(seen->frame.location()));
+    return fmt::format("; {:.0f}% of it in {}", 100 * seen->share, place_words(seen->frame));
   const Site site = largest_site(process, rank, category);
   if (site.call == model::kNone) return "";
   const uint16_t operation = process.threads[site.thread].calls[site.call].operation;
@@ -85,7 +83,7 @@ std::string place_words(const model::Run& run, const RankAttribution& rank, Cate
                      operation < run.operations.size()
                          ? io::printable(call_words(process, run.operations[operation].name))
                          : "one call",
-                     location.empty() ? "" : fmt::format(" ({})", io::printable(location)));
+                     location.empty() ? "" : fmt::format(" ({})", short_location(location)));
 }
 
 // The report's limits say what could not be observed, its verdict what others took; compute is the job's own.
@@ -118,7 +116,7 @@ std::vector<Limit> unexplained(const model::Run& run, const RankAttribution& ran
       continue;
     sentences.push_back({fmt::format("No rule explains {:.0f}% of each step: {} ({:.3g} ms){}.", 100 * share,
                                      attribute::info(category).words, share * rank.mean_step_ms(),
-                                     place_words(run, rank, category)),
+                                     where_it_is(run, rank, category)),
                          true});
   }
   return sentences;

@@ -161,27 +161,37 @@ double hidden_input_ceiling(const std::vector<Finding>& findings) {
   return ceiling;
 }
 
-// `ceiling`: of faster data loading, which is hidden where only the cores that it takes show.
+// `ceiling`: of faster data loading, which is hidden where only the cores that it takes show. Not said of a
+// pipeline on the same cores that nothing is known of: "up to 1.00x" stood where only its next() was seen.
 Verdict on_cpu(const RankAttribution& rank, const std::vector<Finding>& findings, double ceiling,
-               bool is_hidden) {
+               bool is_hidden, const std::optional<PipelineOnCores>& pipeline) {
   const Finding* first = first_complaint(findings);
+  const bool is_known = is_hidden || !pipeline || pipeline->share;
   const bool is_elsewhere = first && is_about_the_job(*first) && first->bottleneck != Bottleneck::Input &&
                             !first->is_of_the_run && ceiling < kLeastSpeedup;
-  const std::string loading =
-      is_elsewhere ? "; data loading is no limit, change 1 is"
-                   : fmt::format("{}; faster data loading gains up to {:.2f}x",
-                                 is_hidden ? ", and data loading takes CPU cores from it" : "", ceiling);
+  std::string loading;
+  if (!is_known)
+    loading = fmt::format("; what {} takes from it on the same cores is not known{}", pipeline->name,
+                          is_elsewhere ? ", and of the rest change 1 gains most" : "");
+  else if (is_elsewhere)
+    loading = "; data loading is no limit, change 1 is";
+  else
+    loading = fmt::format("{}; faster data loading gains up to {:.2f}x",
+                          is_hidden ? ", and data loading takes CPU cores from it" : "", ceiling);
   return {"cpu-job",
           fmt::format("CPU JOB: training computes on the CPU {} of the time{}{}",
                       percent(rank.share(Category::Compute)), loading, machine_words(rank)),
           ceiling};
 }
 
-Verdict not_bound(const model::Process& process, const RankAttribution& rank,
-                  const std::vector<Finding>& findings) {
+Verdict not_bound(const model::Run& run, const RankAttribution& rank, const std::vector<Finding>& findings) {
+  const model::Process& process = run.processes.at(rank.process);
   const bool has_complaints = std::ranges::any_of(findings, is_about_the_job);
   const double compute = rank.share(Category::Compute);
   double ceiling = compute > 0 ? (1 - rank.share(Bottleneck::Machine)) / compute : 1;
+  const auto pipeline = pipeline_on_cores(run, rank);
+  if (pipeline && pipeline->share && *pipeline->share < 1)
+    ceiling = std::max(ceiling, 1 / (1 - *pipeline->share));
   const bool is_hidden = rank.device == model::kNone && hidden_input_ceiling(findings) > ceiling;
   if (is_hidden) ceiling = hidden_input_ceiling(findings);
   if (!is_input_seen(process, rank))
@@ -191,7 +201,7 @@ Verdict not_bound(const model::Process& process, const RankAttribution& rank,
                     "is not known (no loader was seen)",
                     percent(compute)),
         1};
-  if (rank.device == model::kNone) return on_cpu(rank, findings, ceiling, is_hidden);
+  if (rank.device == model::kNone) return on_cpu(rank, findings, ceiling, is_hidden, pipeline);
   if (has_complaints) {
     const std::string host =
         ceiling < kLeastSpeedup
@@ -332,7 +342,7 @@ Verdict verdict(const model::Run& run, const std::vector<RankAttribution>& ranks
     return bound;
   }
   if (has_no_end(process)) return without_end(run, process, *rank);
-  Verdict free = not_bound(process, *rank, findings);
+  Verdict free = not_bound(run, *rank, findings);
   free.sentence += outside_of_steps(findings, 0);
   if (late) free.sentence += rank_words(run, *rank, ranks, late);
   return free;

@@ -18,6 +18,7 @@
 #include "analyzer/model/kineto.h"
 #include "analyzer/model/loaders.h"
 #include "analyzer/model/match.h"
+#include "analyzer/model/packages.h"
 #include "analyzer/model/records.h"
 #include "analyzer/model/roles.h"
 #include "analyzer/model/tables.h"
@@ -260,6 +261,7 @@ void Builder::link() {
   find_running(run_);
   note_torch(run_);
   note_process_groups(run_);
+  mark_packages(run_);
 }
 
 Run Builder::build(const io::TraceSet& traces) {

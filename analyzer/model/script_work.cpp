@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "analyzer/model/own_input.h"
+#include "analyzer/model/packages.h"
 #include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::model {
@@ -85,6 +86,7 @@ bool is_transform(const StackFrame& frame) {
 
 std::string_view library_of(const StackFrame& frame) {
   const std::string_view file = frame.file;
+  if (frame.is_of_package) return known_package(file);
   constexpr std::string_view kPackages = "-packages/", kPython = "/lib/python3.";
   if (const size_t at = file.rfind(kPackages); at != std::string_view::npos)
     return first_part(file.substr(at + kPackages.size()));
@@ -110,7 +112,7 @@ void note_loops(const std::vector<StackFrame>& frames, LoopLibraries& loops) {
   const auto outermost = std::find_if(frames.rbegin(), frames.rend(), calls_model);
   for (auto frame = frames.rbegin(); frame != outermost && outermost != frames.rend(); ++frame) {
     const std::string_view library = library_of(*frame);
-    const bool is_package = frame->file.find("-packages/") != std::string::npos;
+    const bool is_package = frame->is_of_package || frame->file.find("-packages/") != std::string::npos;
     if (is_package && !computes_model(*frame)) loops.emplace(library);
   }
 }

@@ -8,6 +8,9 @@
 #include <tuple>
 #include <unordered_map>
 
+#include "analyzer/model/decoders.h"
+#include "analyzer/model/packages.h"
+
 namespace gpuwatch::model {
 namespace {
 
@@ -27,8 +30,9 @@ bool is_standard_library(const std::string& file) {
   return at < file.size() && file[at] == '/';
 }
 
-bool is_package(const std::string& file) {
-  return contains(file, "/site-packages/") || contains(file, "/dist-packages/");
+bool is_package(const StackFrame& frame) {
+  return frame.is_of_package || contains(frame.file, "/site-packages/") ||
+         contains(frame.file, "/dist-packages/");
 }
 
 // What pip writes for a package's program: ".../bin/yolo", whose lines only call the package.
@@ -52,6 +56,8 @@ std::optional<StackFrame> frame_of(std::string_view line) {
   if (error != std::errc() || rest != end) return std::nullopt;
   frame.file = line.substr(0, colon);
   frame.function = line.substr(space + 1);
+  frame.is_of_package = frame.function.ends_with(kPackageMark);
+  if (frame.is_of_package) frame.function.pop_back();
   frame.is_generator = frame.function.ends_with('*');
   if (frame.is_generator) frame.function.pop_back();
   return frame;
@@ -114,6 +120,7 @@ class ActivityCounter {
       return;
     }
     busy_ += weight;
+    if (seen.is_decoding) decoding_ += weight;
     functions_.add(*seen.frame, weight);
   }
 
@@ -122,6 +129,7 @@ class ActivityCounter {
     const double awake = busy_ + idle_;
     if (awake + starting_ > 0) activity.starting_share = starting_ / (awake + starting_);
     if (awake > 0) activity.busy_share = busy_ / awake;
+    if (busy_ > 0) activity.decoding_share = decoding_ / busy_;
     activity.functions = functions_.by_share();
     for (const SeenFunction& function : activity.functions) activity.stack_samples += function.samples;
     return activity;
@@ -130,7 +138,7 @@ class ActivityCounter {
  private:
   struct Seen {
     std::optional<StackFrame> frame;  // none: idle
-    bool is_in_loop = false;
+    bool is_in_loop = false, is_decoding = false;
   };
   static Seen look_at(const std::string& text) {
     const std::vector<StackFrame> frames = frames_of(text);
@@ -138,13 +146,13 @@ class ActivityCounter {
     const auto loop = std::find_if(frames.begin(), frames.end(), is_worker_loop);
     const auto at = size_t(loop - frames.begin());  // frames.size() where a deep stack was cut before it
     if (is_idle(frames, at)) return {std::nullopt, true};
-    return {*working_frame(frames, at), at < frames.size()};
+    return {*working_frame(frames, at), at < frames.size(), std::any_of(frames.begin(), loop, decodes_file)};
   }
 
   const Run& run_;
   std::unordered_map<uint32_t, Seen> known_;
   FunctionTallies functions_;
-  double busy_ = 0, idle_ = 0, starting_ = 0;
+  double busy_ = 0, idle_ = 0, starting_ = 0, decoding_ = 0;
 };
 
 // The call of this thread that a stack belongs to, if it is of the given kind.
@@ -194,11 +202,12 @@ std::vector<uint64_t> addresses_of(const std::string& text) {
 bool is_torch_or_interpreter(const StackFrame& frame) {
   return frame.file.starts_with('<') || contains(frame.file, "-packages/torch/") ||
          contains(frame.file, "/torch/utils/data/") ||
-         (is_standard_library(frame.file) && !is_package(frame.file));
+         (frame.is_of_package && known_package(frame.file) == "torch") ||
+         (is_standard_library(frame.file) && !is_package(frame));
 }
 
 bool is_users(const StackFrame& frame) {
-  return !is_torch_or_interpreter(frame) && !is_package(frame.file) && !is_start_script(frame);
+  return !is_torch_or_interpreter(frame) && !is_package(frame) && !is_start_script(frame);
 }
 
 const StackFrame* users_frame(const std::vector<StackFrame>& frames) {
@@ -224,6 +233,7 @@ std::optional<StackFrame> users_line(const Run& run, uint32_t text) {
 void FunctionTallies::add(const StackFrame& frame, double weight) {
   Tally& tally = functions_[{frame.file, frame.function}];
   ++tally.samples;
+  tally.is_of_package = frame.is_of_package;
   tally.weight += weight;
   ++tally.lines[frame.line];
   weight_ += weight;
@@ -234,8 +244,9 @@ std::vector<SeenFunction> FunctionTallies::by_share() const {
   for (const auto& [name, tally] : functions_) {
     const auto line =
         std::ranges::max_element(tally.lines, {}, [](const auto& entry) { return entry.second; });
-    functions.push_back(
-        {{name.first, line->first, name.second}, tally.samples, weight_ > 0 ? tally.weight / weight_ : 0});
+    functions.push_back({{name.first, line->first, name.second, false, tally.is_of_package},
+                         tally.samples,
+                         weight_ > 0 ? tally.weight / weight_ : 0});
   }
   std::stable_sort(functions.begin(), functions.end(),
                    [](const SeenFunction& a, const SeenFunction& b) { return a.share > b.share; });
@@ -308,6 +319,15 @@ WorkerActivity worker_activity(const Run& run, const Process& process, uint32_t 
     }
   }
   return counter.result();
+}
+
+std::vector<const WorkerStack*> worker_samples(const Process& process, uint32_t loader) {
+  const auto workers = workers_of(process, loader);
+  std::vector<const WorkerStack*> samples;
+  for (const Thread& thread : process.threads)
+    for (const WorkerStack& sample : thread.worker_stacks)
+      if (workers.contains(sample.pid)) samples.push_back(&sample);
+  return samples;
 }
 
 WorkerActivity main_worker_activity(const Run& run, const Process& process) {

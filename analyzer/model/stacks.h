@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // What recorded Python stacks say: where a call that stopped its thread stood, and which functions a loader's
 // workers were in while their consumer waited. Stacks are text of the trace, "file:line function" a line,
-// innermost first (a star behind a generator's name), or, of programs without Python, "0x<return address>";
-// nothing is taken for granted about them.
+// innermost first (a star behind a generator's name, a plus behind a package's), or, of programs without
+// Python, "0x<return address>"; nothing is taken for granted about them.
 #pragma once
 
 #include <map>
@@ -19,6 +19,7 @@ struct StackFrame {
   uint32_t line = 0;             // 0: not known
   std::string function;          // qualified where Python tells (3.11 and newer)
   bool is_generator = false;     // or a coroutine; not known of Python 3.10 and older
+  bool is_of_package = false;    // of a package outside of site-packages (model/packages.h)
   std::string location() const;  // "file:line"
 };
 
@@ -71,6 +72,7 @@ class FunctionTallies {
   struct Tally {
     size_t samples = 0;
     double weight = 0;
+    bool is_of_package = false;
     std::map<uint32_t, size_t> lines;
   };
   std::map<std::pair<std::string, std::string>, Tally> functions_;
@@ -84,8 +86,12 @@ struct WorkerActivity {
   size_t stack_samples = 0;             // of busy workers
   double busy_share = 0;                // of all samples after the workers had started, by weight
   double starting_share = 0;            // of all samples: before the worker's loop had begun
+  double decoding_share = 0;            // of busy samples: in a decoder of files (model/decoders.h)
   std::vector<SeenFunction> functions;  // of busy samples
 };
+
+// The stack samples of its workers.
+std::vector<const WorkerStack*> worker_samples(const Process& process, uint32_t loader);
 
 // What the workers of Process::loaders[loader] were seen doing. A function is the user's frame of a stack;
 // the worker's own part of PyTorch (taking an index, handing a batch over) is told by its innermost frame.

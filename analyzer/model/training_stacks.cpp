@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "analyzer/model/decoders.h"
+
 namespace gpuwatch::model {
 namespace {
 
@@ -21,15 +23,28 @@ std::optional<StackFrame> innermost_line(const Run& run, uint32_t text) {
   return std::nullopt;
 }
 
+// Of the DataLoader, which calls the dataset and collate_fn.
+bool is_fetch(const StackFrame& frame) {
+  return frame.file.ends_with("/torch/utils/data/_utils/fetch.py");
+}
+
 std::optional<StackFrame> line_in_fetch(const Run& run, uint32_t text) {
   const auto found = run.texts.find(text);
   if (found == run.texts.end()) return std::nullopt;
   const std::vector<StackFrame> frames = frames_of(found->second);
-  const auto fetch = std::ranges::find_if(frames, [](const StackFrame& frame) {
-    return frame.file.ends_with("/torch/utils/data/_utils/fetch.py");
-  });
+  const auto fetch = std::ranges::find_if(frames, is_fetch);
   const auto line = std::find_if_not(frames.begin(), fetch, is_torch_or_interpreter);
   return fetch == frames.end() || line == fetch ? std::nullopt : std::optional(*line);
+}
+
+// Where the recorded stack does not reach the fetch, all of it is within.
+std::optional<StackFrame> making_line(const Run& run, uint32_t text) {
+  const auto found = run.texts.find(text);
+  if (found == run.texts.end()) return std::nullopt;
+  std::vector<StackFrame> frames = frames_of(found->second);
+  frames.erase(std::ranges::find_if(frames, is_fetch), frames.end());
+  const StackFrame* frame = users_frame(frames);
+  return frame ? std::optional(*frame) : std::nullopt;
 }
 
 using FindLine = std::optional<StackFrame> (*)(const Run&, uint32_t text);
@@ -73,6 +88,26 @@ std::vector<SeenFunction> innermost_functions(const Run& run, const Process& pro
 std::vector<SeenFunction> fetch_functions(const Run& run, const Process& process,
                                           const std::vector<TimeSpan>& intervals) {
   return functions_by(line_in_fetch, run, process, intervals);
+}
+
+std::vector<SeenFunction> making_functions(const Run& run, const Process& process,
+                                           const std::vector<TimeSpan>& intervals) {
+  return functions_by(making_line, run, process, intervals);
+}
+
+double decoding_share(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals) {
+  double all = 0, decoding = 0;
+  std::unordered_map<uint32_t, bool> known;
+  const std::vector<const WorkerStack*> samples = training_samples(process, intervals);
+  for (const WorkerStack* sample : samples) {
+    const auto [entry, is_new] = known.try_emplace(sample->text);
+    const auto text = is_new ? run.texts.find(sample->text) : run.texts.end();
+    if (text != run.texts.end()) entry->second = decodes_files(frames_of(text->second));
+    const double weight = double(std::max<Ns>(0, sample->weight));
+    all += weight;
+    if (entry->second) decoding += weight;
+  }
+  return samples.size() < kLeastStackSamples || all <= 0 ? 0 : decoding / all;
 }
 
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process) {

@@ -33,6 +33,15 @@ std::vector<SeenFunction> innermost_functions(const Run& run, const Process& pro
 std::vector<SeenFunction> fetch_functions(const Run& run, const Process& process,
                                           const std::vector<TimeSpan>& intervals);
 
+// The same of the user's functions that make a batch, called by a DataLoader in the training thread: the
+// user's frame within the fetch, and without one a package's. The line of the training loop is none of them.
+std::vector<SeenFunction> making_functions(const Run& run, const Process& process,
+                                           const std::vector<TimeSpan>& intervals);
+
+// Of the samples within `intervals`, by weight, those in a decoder of files (model/decoders.h); 0 with fewer
+// than kLeastStackSamples.
+double decoding_share(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals);
+
 // Of the whole recording.
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process);
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "analyzer/model/script_work.h"
 #include "analyzer/model/stacks.h"
 #include "analyzer/model/training_stacks.h"
 #include "analyzer/predict/hand_over.h"
@@ -25,6 +26,9 @@ double training_thread_ns(const model::Process& process, model::TimeSpan span) {
 }
 
 bool is_built_on_tensors(const model::StackFrame& frame) {
+  constexpr std::string_view kLibraries[] = {"torch", "torchvision", "torchaudio", "kornia", "monai", "timm"};
+  if (frame.is_of_package)
+    return std::ranges::find(kLibraries, model::library_of(frame)) != std::end(kLibraries);
   constexpr std::string_view kPackages[] = {"-packages/torch", "-packages/kornia", "-packages/monai",
                                             "-packages/timm"};
   return std::ranges::any_of(

@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
-#include "analyzer/io/printable.h"
+#include "analyzer/advise/place_words.h"
+#include "analyzer/model/script_work.h"
 #include "analyzer/model/stacks.h"
 #include "analyzer/model/training_stacks.h"
 #include "analyzer/report/facts.h"
@@ -33,10 +35,9 @@ bool is_workers_work(Category category) {
          category == Category::InputCpuStarved || category == Category::InputHeadOfLine;
 }
 
+// " in augment (train.py:12)"
 std::string place_words(const model::StackFrame& frame) {
-  const std::string location = io::printable(frame.location());
-  return fmt::format(" ({} {})", location.substr(location.find_last_of('/') + 1),
-                     io::printable(frame.function));
+  return " in " + advise::place_words(frame);
 }
 
 // Without workers no thread waits, and no stack is read: the method that makes a sample is all that is known.
@@ -51,8 +52,8 @@ std::string inline_place(const model::Process& process) {
   return code ? place_words(*code) : "";
 }
 
-// " (data.py:41 augment)": where the workers of the loader with most stack samples were seen most; "" if at
-// no place for the larger part of the time.
+// " in augment (data.py:41)": where the workers of the loader with most stack samples were seen most; "" if
+// at no place for the larger part of the time.
 std::string worker_place(const model::Run& run, const model::Process& process) {
   constexpr size_t kLeastSamples = 10;  // 5 of 10 at one place: it has more than a fifth (binomial, 95%)
   constexpr double kLeastShare = 0.5;
@@ -79,7 +80,7 @@ bool is_label_enough(Bottleneck bottleneck) {
   return bottleneck == Bottleneck::Machine || bottleneck == Bottleneck::Unobserved;
 }
 
-// "train.py:88 compute_metrics", of the time that the training thread works on its own.
+// " in compute_metrics (train.py:88)", of the time that the training thread works on its own.
 std::string training_place(const Report& report, const RankAttribution& rank, Category category) {
   const model::Process& process = report.run.processes.at(rank.process);
   const auto seen = model::main_training_function(report.run, process, attribute::times_of(rank, category));
@@ -93,14 +94,17 @@ std::string compute_words(const Report& report, const RankAttribution& rank) {
   const model::Process& process = report.run.processes.at(rank.process);
   const std::vector<model::TimeSpan> times = attribute::times_of(rank, Category::Compute);
   std::vector<model::SeenFunction> functions = model::training_functions(report.run, process, times);
-  if (!functions.empty() && functions.front().share >= kOnePlace)
-    functions = model::innermost_functions(report.run, process, times);
+  if (!functions.empty() && functions.front().share >= kOnePlace) {
+    // Where TensorFlow or JAX calls what is compiled ("quick_execute"), its line says less than the script's.
+    std::vector<model::SeenFunction> innermost = model::innermost_functions(report.run, process, times);
+    if (!innermost.empty() && !model::computes_model(innermost.front().frame))
+      functions = std::move(innermost);
+  }
   std::string words;
   size_t shown = 0;
   for (const model::SeenFunction& seen : functions) {
     if (seen.share < kLeastShown || ++shown > kMostCauses) break;
-    words +=
-        fmt::format("{}{:.0f}% in{}", words.empty() ? "" : ", ", 100 * seen.share, place_words(seen.frame));
+    words += fmt::format("{}{:.0f}%{}", words.empty() ? "" : ", ", 100 * seen.share, place_words(seen.frame));
   }
   return words;
 }

@@ -14,7 +14,7 @@ struct StepRow {
   std::string label;   // "data loading"
   double ms = 0;       // of the mean step
   double share = 0;    // of the step
-  std::string causes;  // "transforms 148 ms (data.py:41 augment), reading data 27 ms"
+  std::string causes;  // "transforms 148 ms in augment (data.py:41), reading data 27 ms"
 };
 
 std::vector<StepRow> step_rows(const Report& report, const attribute::RankAttribution& rank);

@@ -9,6 +9,7 @@
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/early_end.h"
 #include "analyzer/advise/input_seen.h"
+#include "analyzer/advise/place_words.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/cpu_time.h"
@@ -153,14 +154,6 @@ void write_ranks(Layout& layout, const Report& report) {
   }
 }
 
-// ipykernel names a cell's file by a hash: "/tmp/ipykernel_4711/2718281828.py:5".
-std::string short_location(const std::string& location) {
-  const std::string safe = clean(location);
-  if (safe.find("/ipykernel_") != std::string::npos && safe.find(':') != std::string::npos)
-    return "notebook cell, line " + safe.substr(safe.find_last_of(':') + 1);
-  return safe.substr(safe.find_last_of('/') + 1);
-}
-
 // Of a job without steps: the lines that its training thread was seen at.
 void write_places(Layout& layout, const Report& report, const RankAttribution& rank) {
   constexpr size_t kMost = 6;
@@ -170,7 +163,7 @@ void write_places(Layout& layout, const Report& report, const RankAttribution& r
   layout.paragraph("where the training thread was");
   for (size_t i = 0; i < std::min(kMost, functions.size()); ++i) {
     const model::StackFrame& frame = functions[i].frame;
-    const std::string words = fmt::format("{} ({})", clean(frame.function), short_location(frame.location()));
+    const std::string words = advise::place_words(frame);
     layout.row(fmt::format("  {:>3.0f}%  ", 100 * functions[i].share), words, columns(words));
   }
 }
@@ -261,7 +254,8 @@ std::string fix_words(const Finding& finding, bool is_after_another) {
     words = after_another("Or instead ", std::move(words));
   else if (is_after_another)
     words = after_another("Then ", std::move(words));
-  if (!finding.fix.location.empty()) words += fmt::format(" ({})", short_location(finding.fix.location));
+  if (!finding.fix.location.empty())
+    words += fmt::format(" ({})", advise::short_location(finding.fix.location));
   return words;
 }
 
@@ -347,7 +341,7 @@ std::string next_words(const Report& report, const Finding* first) {
   const std::string& verdict = report.diagnosis.verdict.id;
   if (first) {
     const std::string where =
-        first->fix.location.empty() ? "" : fmt::format(" ({})", short_location(first->fix.location));
+        first->fix.location.empty() ? "" : fmt::format(" ({})", advise::short_location(first->fix.location));
     return fmt::format("make change 1{}, run again and compare", where);
   }
   if (verdict == "too-short") return "record a longer run";
@@ -356,6 +350,11 @@ std::string next_words(const Report& report, const Finding* first) {
   const RankAttribution* rank = shown_rank(report);
   if (rank && !rank->steps.empty() && !advise::is_input_seen(report.run.processes.at(rank->process), *rank))
     return "see which Python lines take the time: py-spy record -- python train.py";
+  const auto pipeline = rank ? advise::pipeline_on_cores(report.run, *rank) : std::nullopt;
+  if (pipeline && !pipeline->share)
+    return fmt::format("train on one batch again and again{}: what that gains is what {} takes",
+                       pipeline->name == "tf.data" ? " (dataset.take(1).cache().repeat())" : "",
+                       clean(pipeline->name));
   constexpr double kWorthTrying = 1.1;  // of a bound
   const Finding* kernels = advise::find(report.diagnosis.findings, "compute-bound");
   if (kernels && kernels->ceiling_speedup.value_or(1) >= kWorthTrying)

@@ -56,7 +56,7 @@ CASES = [
     # 320 ms to make a batch beside 120 to use it, most of them in collate_fn: more than two workers can hide.
     Case(
         "collate-cost", SLOW, together=True, has=[*SLOW_COLLATE, "--collate-ms", 300], neighbour=[*SLOW_COLLATE, "--service-ms", 320],
-        applied=SLOW_COLLATE, fix={"setting": "collate_fn"}, location="loader = DataLoader(", name="collate",
+        applied=SLOW_COLLATE, fix={"setting": "collate_fn"}, location="time.sleep(self.milliseconds", name="collate",
         behind=("dataloader-workers",), why_behind="two workers collate beside each other", on_neighbour=("dataloader-workers",),
     ),
     # Lists of numbers are pickled, sent through a pipe and made anew.

@@ -4,12 +4,12 @@
 #include <algorithm>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/collating.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/whole_batches.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/stacks.h"
-#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 
@@ -51,64 +51,65 @@ predict::LoaderReplayInput without_collating(const predict::LoaderReplayInput& r
   return changed;
 }
 
-// Where the training thread collates itself.
-std::vector<model::TimeSpan> collating_inline(const RuleInput& input, const model::Loader& configured) {
-  std::vector<model::TimeSpan> collating;
-  for (const model::LoaderEpoch& epoch : input.process.epochs)
-    for (const model::Batch& batch : epoch.batches)
-      if (&input.process.loaders[epoch.loader] == &configured && batch.collate_ns > 0)
-        collating.push_back(
-            {batch.fetch.end - std::min(batch.collate_ns, batch.fetch.length()), batch.fetch.end});
-  return collating;
+// Samples that differ in length cannot be stacked.
+bool is_padded(const InputFacts::Shapes& shapes) {
+  constexpr double kRounding = 1.01;
+  return shapes.padded > kRounding * shapes.elements;
 }
 
-// The function that takes most of the time in collate_fn: seen in the training thread, or in workers that
-// hardly do anything else.
-std::optional<model::SeenFunction> slow_function(const RuleInput& input, double share) {
-  constexpr double kMost = 0.5, kHardlyElse = 0.8;
-  const model::Loader* configured = input.configured_loader();
-  if (!configured) return std::nullopt;
-  const auto loader = uint32_t(configured - input.process.loaders.data());
-  std::vector<model::SeenFunction> functions;
-  if (input.loader->setting.workers == 0) {
-    functions = model::fetch_functions(input.run, input.process, collating_inline(input, *configured));
-  } else if (share >= kHardlyElse) {
-    functions = model::worker_activity(input.run, input.process, loader).functions;
-  }
-  if (functions.empty() || functions.front().samples < model::kLeastStackSamples) return std::nullopt;
-  return functions.front().share >= kMost ? std::optional(functions.front()) : std::nullopt;
+// What a package's function does for each batch (tokenizing) need not be done there. Turning rows into
+// tensors, as the default collator of transformers does, has to be done somewhere.
+bool can_be_taken_out(const model::SeenFunction& slow) {
+  return !model::is_users(slow.frame) &&
+         slow.frame.function.find("default_data_collator") == std::string::npos;
 }
 
-// PyTorch's own collating stacks what has one shape already. Seen in the training thread.
-bool is_default_collate(const RuleInput& input) {
-  constexpr double kMost = 0.5;
-  const model::Loader* configured = input.configured_loader();
-  if (!configured || input.loader->setting.workers > 0) return false;
-  size_t seen = 0, by_default = 0;
-  for (const model::WorkerStack* sample :
-       model::training_samples(input.process, collating_inline(input, *configured))) {
-    const auto text = input.run.texts.find(sample->text);
-    if (text == input.run.texts.end()) continue;
-    const std::vector<model::StackFrame> frames = model::frames_of(text->second);
-    const auto collate = std::ranges::find_if(frames, [](const model::StackFrame& frame) {
-      return frame.file.ends_with("/torch/utils/data/_utils/collate.py");
-    });
-    ++seen;
-    by_default +=
-        collate != frames.end() && std::all_of(frames.begin(), collate, model::is_torch_or_interpreter);
-  }
-  return seen >= model::kLeastStackSamples && double(by_default) >= kMost * double(seen);
+// Named to the reader, its time and its line.
+void name_function(Finding& finding, const Collating& collating) {
+  if (collating.users) finding.fix.location = collating.users->location();
+  if (!collating.slow) return;
+  const model::SeenFunction& slow = *collating.slow;
+  if (model::is_users(slow.frame)) finding.fix.location = slow.frame.location();
+  finding.evidence.insert(finding.evidence.begin() + 1,
+                          Evidence{fmt::format("time in {}", io::printable(slow.frame.function)),
+                                   100 * slow.share, "% of collating, by stack samples"});
 }
 
-void name_function(Finding& finding, const model::SeenFunction& slow) {
-  const std::string name = io::printable(slow.frame.function), place = io::printable(slow.frame.location());
-  finding.evidence.push_back(
-      {fmt::format("of it in {} ({})", name, place), 100 * slow.share, "% of the stack samples"});
-  if (model::is_users(slow.frame)) return;  // collate_fn itself, or a part of it
+void propose_one_array(Finding& finding, const Collating& collating) {
   finding.fix.summary = fmt::format(
-      "Take {} out of collate_fn: do its work once when the data are prepared, or in the dataset, and return "
-      "tensors of one shape",
-      name);
+      "Fill one array per batch in {} instead of lists and a tensor for each sample (lengths differ, so that "
+      "torch.stack cannot do it)",
+      collating.users ? io::printable(collating.users->function) : "collate_fn");
+  finding.fix.snippet =
+      "batch = numpy.zeros((len(samples), longest), numpy.float32)  # then batch[i, :len(sample)] = sample";
+}
+
+void propose_format(Finding& finding) {
+  finding.fix.change = NamedChange{"with_format", "torch"};
+  finding.fix.summary =
+      "Use dataset.with_format(\"torch\") (or \"numpy\"): without a format, rows are Python lists, which "
+      "collate_fn turns into tensors number by number";
+  finding.fix.snippet = "dataset = dataset.with_format(\"torch\")";
+}
+
+// Whose fix is not to index whole batches.
+void propose(Finding& finding, const RuleInput& input, const Collating& collating) {
+  finding.fix.change = NamedChange{"collate_fn", ""};
+  finding.fix.snippet = "def collate_fn(samples): return torch.stack(samples)";
+  if (collating.slow && can_be_taken_out(*collating.slow)) {
+    finding.fix.summary = fmt::format(
+        "Take {} out of collate_fn: do its work once when the data are prepared, or in the dataset, and "
+        "return tensors of one shape",
+        io::printable(collating.slow->frame.function));
+  } else if (has_unformatted_rows(input)) {
+    propose_format(finding);
+  } else if (is_padded(input.facts->shapes)) {
+    propose_one_array(finding, collating);
+  } else {
+    finding.fix.summary =
+        fmt::format("Return tensors of one shape from the dataset, so that {} is a single torch.stack",
+                    collating.users ? io::printable(collating.users->function) : "collate_fn");
+  }
 }
 
 std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
@@ -129,18 +130,16 @@ std::optional<Finding> slow_collate(const RuleInput& input, double waits) {
                       {"collating", 100 * share, "% of the time to make a batch"},
                       share_evidence(input, Category::InputCollate),
                       {"data stall", 100 * waits, "% of the step"}};
-  finding.fix.change = NamedChange{"collate_fn", ""};
-  finding.fix.summary =
-      "Return tensors of one shape from the dataset, so that collate is a single torch.stack";
-  finding.fix.snippet = "def collate_fn(samples): return torch.stack(samples)";
-  if (const auto slow = slow_function(input, share)) name_function(finding, *slow);
-  if (is_default_collate(input)) {
+  const Collating collating = seen_collating(input, share);
+  name_function(finding, collating);
+  if (collating.is_default && !has_unformatted_rows(input)) {
     // The calls of __getitem__ go as well: no more is known than that the time to make the batch does.
     finding.lost_share = waits;
     finding.ceiling_speedup = ceiling_without_input(input, waits);
     propose_whole_batches(finding, *input.configured_loader());
     return finding;
   }
+  propose(finding, input, collating);
   finding.prediction = loader_prediction(input, changed, input.loader_check, setting);
   if (finding.prediction)
     finding.prediction->assumptions.emplace_back(
@@ -182,8 +181,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   auto finding = slow_collate(input, waits);
   if (!finding) finding = slow_transfer(input, waits);
   if (!finding) return std::nullopt;
-  if (const model::Loader* configured = input.configured_loader())
-    finding->fix.location = configured->location;
+  const model::Loader* configured = input.configured_loader();
+  if (configured && finding->fix.location.empty()) finding->fix.location = configured->location;
   return finding;
 }
 
@@ -196,10 +195,10 @@ const Rule kCollateCost{
     "Training waits for data. Either collating takes a third of the time to make a batch, and the simulated "
     "replay without it is faster. Or the worker-to-trainer transfer (`input.transfer`) stalls training: it "
     "is short for tensors in shared memory and long for objects that are pickled.",
-    "Return tensors of one shape from the dataset, so that collate is a single `torch.stack` (where it is "
-    "one, "
-    "and there are many small samples: index whole batches), and move "
-    "other work from `collate_fn` to the dataset. For a slow transfer, return a few large tensors instead "
+    "Without a `collate_fn` of the script: index whole batches, not sample by sample. Where lengths differ: "
+    "fill one array per batch. Of a dataset of Hugging Face without a format: `with_format(\"torch\")`. "
+    "Else return tensors of one shape from the dataset, so that `collate_fn` is a single `torch.stack`, and "
+    "move other work from it to the dataset. For a slow transfer, return a few large tensors instead "
     "of lists, strings, NumPy arrays or objects.",
     kThresholds,
     evaluate,

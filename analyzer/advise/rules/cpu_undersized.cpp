@@ -44,9 +44,10 @@ void name_fix(Finding& finding, const RuleInput& input, double cores) {
   const model::Loader* configured = input.configured_loader();
   const LoaderChange workers{LoaderOption::kNumWorkers, std::max(1, int(cores) - 1)};
   finding.fix.change = NamedChange{"CPU cores", fmt::format("{:.0f}", cores)};
-  finding.fix.summary =
-      fmt::format("Use {:.0f} CPU cores for each rank with {}, or run transforms on the GPU", cores,
-                  setting_words(workers, configured).setting);
+  const bool has_gpu = input.rank.device != model::kNone || input.device_hidden();
+  finding.fix.summary = fmt::format("Use {:.0f} CPU cores for each rank with {}, or {}", cores,
+                                    setting_words(workers, configured).setting,
+                                    has_gpu ? "run transforms on the GPU" : "make transforms cheaper");
   if (configured) finding.fix.location = configured->location;
 }
 

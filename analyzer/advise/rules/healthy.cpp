@@ -26,6 +26,8 @@ constexpr Threshold kThresholds[] = {
 std::optional<Finding> evaluate(const RuleInput& input) {
   const attribute::RankAttribution& rank = input.rank;
   if (!is_input_seen(input.process, rank)) return std::nullopt;
+  if (const auto pipeline = pipeline_on_cores(input.run, rank); pipeline && !pipeline->share)
+    return std::nullopt;  // what it takes from training is not known
   const double unobserved = rank.share(Bottleneck::Unobserved) + rank.share(Category::Unknown);
   const double losses[] = {rank.share(Bottleneck::Input), rank.share(Bottleneck::Host),
                            rank.share(Bottleneck::Copy), rank.share(Bottleneck::Communication), unobserved};

@@ -182,11 +182,21 @@ Finding describe(const RuleInput& input, double share, uint32_t call) {
   Finding finding = make_finding(kHostWork, input, share);
 
   finding.fix.change = StreamChange{StreamEdit::kShortenHostWork, "own work", "every 50 steps"};
-  finding.fix.summary =
-      fmt::format("Move this work to {} or the GPU, or run it every 50 steps", another_process(input));
   if (call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, call);
   return finding;
+}
+
+// The fix is read before the title: it says which work.
+void name_work(Finding& finding, const RuleInput& input, const std::vector<model::TimeSpan>& time,
+               double ms) {
+  const auto seen = model::main_training_function(input.run, input.process, time);
+  if (seen) finding.fix.location = seen->frame.location();
+  const bool has_name = seen && !seen->frame.function.starts_with('<');
+  const std::string work = has_name ? "the work in " + io::printable(seen->frame.function)
+                                    : fmt::format("the {:.3g} ms of work that each step does", ms);
+  finding.fix.summary =
+      fmt::format("Move {} to {} or the GPU, or run it every 50 steps", work, another_process(input));
 }
 
 // Without synchronization points the launch queue would keep the device busy during this work: then they are
@@ -225,8 +235,15 @@ void describe_waiting(Finding& finding, const RuleInput& input, const HostCalls&
   finding.title = fmt::format(
       "Host work: the training thread {} {:.3g} ms a step",
       is_network ? "waits for answers over the network" : "sleeps or waits for a child process", ms);
-  finding.fix.summary = is_network ? "Send it from another thread or process, or every 50 steps"
-                                   : "Move the wait off the training thread, or do it every 50 steps";
+  finding.fix.summary =
+      is_network ? fmt::format(
+                       "Move the {:.3g} ms of waiting for answers to another thread or process, or ask "
+                       "every 50 steps",
+                       ms)
+                 : fmt::format(
+                       "Move the {:.3g} ms of sleeping or waiting off the training thread, or do it "
+                       "every 50 steps",
+                       ms);
   finding.may_have_to_stay = mostly(input, waits, {OpClass::Sleep});
   if (waits.call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, waits.call);
@@ -248,8 +265,7 @@ std::optional<Finding> on_device(const RuleInput& input) {
                       {"script between CUDA calls", ms, "ms a step"}};
   const std::vector<model::TimeSpan> time = time_of(input, {Category::HostCompute});
   add_reported_range(finding, input, time);
-  if (const auto seen = model::main_training_function(input.run, input.process, time))
-    finding.fix.location = seen->frame.location();
+  name_work(finding, input, time, ms);
   if (input.rank.share(Category::HostWait) > input.rank.share(Category::HostCompute))
     describe_waiting(finding, input, waiting_calls(input), ms);
   settle_with(finding, input, std::exchange(work.without, {}), share);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/costly_function.h"
 #include "analyzer/advise/costly_stage.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/loader_words.h"
@@ -17,7 +18,6 @@
 #include "analyzer/advise/worker_bound.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/stacks.h"
-#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 
@@ -30,8 +30,6 @@ constexpr double kLeastCpuShare = 0.70;
 constexpr double kLeastOfWait = 0.5;
 constexpr double kMostOfStep = 0.5;
 constexpr double kLeastOfCpu = 1.0 / 3;
-
-constexpr size_t kLeastSamples = 10;  // stack samples of the workers: fewer do not name a function
 
 constexpr Threshold kThresholds[] = {
     {"what transforms still cost with a worker on every core", kLeastLeftWait, "of the step",
@@ -48,6 +46,7 @@ constexpr Threshold kThresholds[] = {
     {"bytes that are read for a batch, where most of them are for nothing: from", kReadForNothing,
      "times those of its tensors",
      "a photo of 12 megapixels for a crop of 224 pixels has three times as many, and text twice"},
+    kDecoding,
     kOwnDataShare,
     {"or waiting for tf.data, Keras and the GIL, where they fill the cores or hold it",
      UnseenPipeline::kLeastWait, "of the step", "XProf's lower band"},
@@ -73,53 +72,34 @@ double share_of_cores(const RuleInput& input, const MachineUse& use) {
   return std::max(0.0, 1 - (use.job_cores - use.worker_cores) / (of_rank * input.ranks_on_host));
 }
 
-void name_function(Finding& finding, const char* whose, const model::SeenFunction& worst) {
-  if (!model::is_users(worst.frame)) return;
-  finding.evidence.push_back(
-      {fmt::format("{} time in {} ({})", whose, worst.frame.function, worst.frame.location()),
-       100 * worst.share, "% of the stack samples"});
-  finding.fix.location = worst.frame.location();
-}
-
-// Names the function that most stack samples are in, of the workers or, without any, of the training thread
-// that does their work; without enough of them, __getitem__.
-void name_worst_function(Finding& finding, const RuleInput& input) {
-  const model::Loader* configured = input.configured_loader();
-  if (!configured) return;
-  const auto in_fetches = model::training_functions(
-      input.run, input.process, attribute::times_of(input.rank, attribute::Category::InputTransform));
-  if (input.loader->setting.workers == 0 && !in_fetches.empty())
-    return name_function(finding, "data loading", in_fetches.front());
-  const auto loader = uint32_t(configured - input.process.loaders.data());
-  const model::WorkerActivity activity = model::worker_activity(input.run, input.process, loader);
-  if (activity.stack_samples < kLeastSamples) {
-    if (const auto code = model::sample_code(*configured)) finding.fix.location = code->location();
-    return;
-  }
-  name_function(finding, "worker", activity.functions.front());
+// The loader with the workers that are best for it, where those are more than it has and expected to gain.
+std::optional<predict::LoaderSetting> faster_workers(const RuleInput& input) {
+  const predict::LoaderSetting before = setting_before(input, *input.loader);
+  predict::LoaderSetting more = before;
+  more.workers = best_workers(input, *input.loader, before);
+  const bool gains =
+      more.workers > before.workers && expected_step_ms(input, *input.loader, before) >=
+                                           kLeastSpeedup * expected_step_ms(input, *input.loader, more);
+  return gains ? std::optional(more) : std::nullopt;
 }
 
 // Then they come first, and what they leave is this rule's, unless that is most of the step. Not where they
 // may as well lose: nothing is said of those (ranking.cpp).
 bool do_more_workers_help(const RuleInput& input) {
-  const predict::LoaderSetting before = setting_before(input, *input.loader);
-  predict::LoaderSetting more = before;
-  more.workers = best_workers(input, *input.loader, before);
-  if (more.workers <= before.workers) return false;
-  const auto prediction = loader_prediction(input, *input.loader, input.loader_check, more);
-  if (prediction && prediction->speedup.low < 1) return false;
-  return expected_step_ms(input, *input.loader, before) >=
-         kLeastSpeedup * expected_step_ms(input, *input.loader, more);
+  const auto more = faster_workers(input);
+  if (!more) return false;
+  const auto prediction = loader_prediction(input, *input.loader, input.loader_check, *more);
+  return !prediction || prediction->speedup.low >= 1;
 }
 
 std::optional<Finding> without_loader(const RuleInput& input) {
   auto finding = own_data_finding(kInputDecode, input, OwnDataCause::kComputes);
   if (!finding) return std::nullopt;
   finding->title = fmt::format("CPU transforms: {}, which makes the data", own_data_words(input));
-  finding->fix.summary =
-      "Prepare this data once and keep it, in memory or in a file, use cheaper transforms, or make batches "
-      "in "
-      "other processes";
+  finding->fix.summary = fmt::format(
+      "Compute what {}() makes once and keep it, in memory or in a file, make it cheaper, or make batches in "
+      "other processes",
+      io::printable(input.own_data->function.function));
   finding->fix.change = NamedChange{"transforms", ""};
   return finding;
 }
@@ -140,21 +120,35 @@ std::string pipeline_title(const RuleInput& input, const UnseenPipeline& pipelin
                      stall_words(input, pipeline.wait_share));
 }
 
+std::string stage_fix(const CostlyStage& stage, double all_ns) {
+  std::string words = fmt::format("Do less in {} ({:.3g} of {:.3g} ms of work for a batch)", stage.words,
+                                  stage.busy_ns / 1e6, all_ns / 1e6);
+  const char* between = ": ";
+  if (stage.caching != Caching::kNever) {
+    words += between;
+    words +=
+        stage.caching == Caching::kAfterIt
+            ? ".cache() after it, if each epoch makes the same and that fits in memory"
+            : "move the shuffle after it and put .cache() between the two, if each epoch makes the same and "
+              "that fits in memory";
+    between = ", or ";
+  }
+  if (stage.is_map_of_samples) words += fmt::format("{}transform whole batches (batch before map)", between);
+  return words;
+}
+
 // Where its stages were seen, the one that works longest.
 void name_stage(Finding& finding, const RuleInput& input, const model::Loader& loader,
                 const UnseenPipeline& pipeline) {
   constexpr double kWorthNaming = 0.05;  // of the step; "0.08 of 0.12 ms of work" in a step of 32 ms is none
   if (!pipeline.work || pipeline.work->busy_ns() < kWorthNaming * input.now_ms * 1e6) return;
   const CostlyStage stage = costly_stage(loader, *pipeline.work);
-  const std::string name = io::printable(stage.name);
+  const std::string place = io::printable(stage.location.substr(stage.location.rfind('/') + 1));
   finding.evidence.push_back({"work of all stages", pipeline.work->busy_ns() / 1e6, "ms for a batch"});
-  finding.evidence.push_back({"of those, " + name, stage.busy_ns / 1e6, "ms for a batch"});
+  finding.evidence.push_back({fmt::format("of those, {}{}", stage.words, place.empty() ? "" : " at " + place),
+                              stage.busy_ns / 1e6, "ms for a batch"});
   if (!stage.location.empty()) finding.fix.location = stage.location;
-  if (pipeline.runs_python) return;
-  finding.fix.summary = fmt::format(
-      "Do less in the stage {} ({:.3g} of {:.3g} ms of work for a batch): .cache() after it if each epoch "
-      "makes the same, or transforms of whole batches (batch before map)",
-      name, stage.busy_ns / 1e6, pipeline.work->busy_ns() / 1e6);
+  if (!pipeline.runs_python) finding.fix.summary = stage_fix(stage, pipeline.work->busy_ns());
 }
 
 // tf.data and Keras: their threads work in the training process.
@@ -175,7 +169,7 @@ std::optional<Finding> in_pipeline(const RuleInput& input, const UnseenPipeline&
   finding.evidence.push_back({"CPU available to this job", double(input.process.cpu_count), "cores"});
   finding.fix.summary =
       "Do less work for each sample: on whole batches (batch before map, NumPy instead of Python loops), "
-      "cheaper or precomputed transforms, or .cache() if the data fits in memory";
+      "cheaper or precomputed transforms, or .cache() before shuffle if the data fits in memory";
   finding.fix.change = NamedChange{"transforms", ""};
   finding.fix.location = loader.location;
   name_stage(finding, input, loader, pipeline);
@@ -186,11 +180,16 @@ std::optional<Finding> in_pipeline(const RuleInput& input, const UnseenPipeline&
   return finding;
 }
 
-// Of the step, what transforms cost training with a worker on every core.
-double share_left(const RuleInput& input) {
+// A worker on every core, or as many as there are.
+predict::LoaderSetting on_all_cores(const RuleInput& input) {
   predict::LoaderSetting setting = setting_before(input, *input.loader);
   setting.workers = std::max({setting.workers, int(cores_of_rank(input)), 1});
-  const predict::LoaderReplay all_cores = predict::replay(*input.loader, setting);
+  return setting;
+}
+
+// Of the step, what transforms cost training with a worker on every core.
+double share_left(const RuleInput& input) {
+  const predict::LoaderReplay all_cores = predict::replay(*input.loader, on_all_cores(input));
   const double step = std::max(all_cores.step_ms, input.device_floor_ms());
   // Not only what training waits for: on two cores it waited 5 of 63 ms beside two workers, and computed as
   // much more slowly as they took of the cores. Images kept in memory left 31 ms.
@@ -198,6 +197,22 @@ double share_left(const RuleInput& input) {
   return step > 0 ? std::min(1 - input.input_floor_ms() / step, input.rank.share(attribute::Group::Input)) -
                         draw_share(input)
                   : 0;
+}
+
+// "with 2 loader workers" tells somebody who has none what is meant; where more are not expected to gain, it
+// is the recorded job's share.
+std::string title_of(const RuleInput& input, double left) {
+  const int workers = on_all_cores(input).workers;
+  const double cores = cores_of_rank(input);
+  const bool has_more = setting_before(input, *input.loader).workers > input.loader->setting.workers;
+  if (workers > input.loader->setting.workers && (has_more || faster_workers(input)))
+    return fmt::format(
+        "CPU transforms: with {} loader worker{}, making batches would still take {:.0f}% of each step",
+        workers, workers == 1 ? "" : "s", 100 * left);
+  return fmt::format(
+      "CPU transforms: making batches takes {:.0f}% of each step, and more workers do not help on {:.3g} CPU "
+      "core{}",
+      100 * left, cores, cores == 1 ? "" : "s");
 }
 
 // PyTorch's own dataset of tensors makes no sample that could be cheaper.
@@ -211,19 +226,14 @@ void blame_single_samples(Finding& finding, const model::Loader& loader) {
 
 void describe(Finding& finding, const RuleInput& input, const predict::BatchCost& mean, double left) {
   finding.severity = Severity::kMinor;
-  finding.title = fmt::format(
-      "CPU transforms: with a worker on every CPU core, they would still cost training {:.0f}% of each step",
-      100 * left);
+  finding.title = title_of(input, left);
   finding.evidence = {{"CPU time to make a batch", mean.cpu_ns / 1e6, "ms"},
                       {"CPU time of a fetch", 100 * mean.cpu_ns / mean.service_ns, "% of its duration"},
                       {"cost left with a worker on every core", 100 * left, "% of the step"},
                       share_evidence(input, attribute::Category::InputTransform)};
-  finding.fix.summary =
-      "Use cheaper or precomputed transforms, smaller source files, or transforms on the GPU";
   finding.fix.change = NamedChange{"transforms", ""};
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
-  name_worst_function(finding, input);
   finding.ceiling_speedup =
       ceiling_without_input(input, input.rank.share(attribute::Group::Input) - draw_share(input));
 }
@@ -274,6 +284,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   Finding finding = make_finding(kInputDecode, input, left);
   describe(finding, input, mean, left);
   if (left == of_cores) blame_full_cores(finding, *use, of_cores);
+  name_costly_function(finding, input);
   if (input.facts) blame_reading(finding, *input.facts);
   if (const model::Loader* configured = input.configured_loader()) blame_single_samples(finding, *configured);
   return finding;
@@ -290,8 +301,10 @@ const Rule kInputDecode{
     "the GIL. Or no "
     "loader is seen, and the training thread was sampled in a generator of the script, an iterator or a "
     "function named for it (`get_batch`, `ReplayBuffer.sample`), where it mostly computes.",
-    "Cheaper, cached or precomputed transforms, source files of the size that training uses, or transforms "
-    "on the GPU. Of a TensorDataset: index whole batches.",
+    "Make the function cheaper that making batches takes most of its time in (the report names it), or "
+    "compute it once and keep the result, unless it is random. With a GPU: run it there. Where decoders of "
+    "images, audio or archives were seen: source files of the size that training uses. Of a TensorDataset: "
+    "index whole batches.",
     kThresholds,
     evaluate,
     attribute::Bottleneck::Input,

@@ -51,7 +51,8 @@ void name_fix(Finding& finding, const RuleInput& input, const CopyFacts& copies)
         "constant = constant.pin_memory()  # once, before the loop; then constant.to(device, "
         "non_blocking=True)";
   } else if (speaks_torch(input.process)) {
-    finding.fix.summary = "Keep these tensors in pinned memory, and copy them with non_blocking=True";
+    finding.fix.summary =
+        "Keep the tensors that each step copies in pinned memory, and copy them with non_blocking=True";
     finding.fix.snippet =
         "data = data.pin_memory()  # once; then x = data[batch].to(device, non_blocking=True)";
   } else {

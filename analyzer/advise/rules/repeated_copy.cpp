@@ -88,7 +88,10 @@ void describe(Finding& finding, const RuleInput& input, const CopyFacts& copies)
                       share_evidence(input, attribute::Category::CopyH2D),
                       {"recorded", steps, "steps"}};
   finding.fix.change = StreamChange{StreamEdit::kDropCalls, "constant", "on the device"};
-  finding.fix.summary = "Copy it to the GPU once before the loop if its contents never change";
+  finding.fix.summary = fmt::format(
+      "Copy the {:.3g} MB that each step copies from the same address to the GPU once, before the loop, if "
+      "its contents never change",
+      mb_a_step);
   if (speaks_torch(input.process))
     finding.fix.snippet =
         "constant = constant.to(device)  # before the loop, or self.register_buffer(...) in a module";

@@ -228,6 +228,8 @@ TEST(RepeatedCopy, PredictsTheStepWithoutIt) {
   const Finding* finding = find(diagnosis, "repeated-copy");
   expect_prediction(finding, {{.gap_us = 5, .device_us = 500}, kBatch});
   EXPECT_EQ(finding->severity, Severity::kMinor);
+  EXPECT_TRUE(finding->fix.summary.starts_with("Copy the 2.1 MB that each step copies"))
+      << finding->fix.summary;
   // Whether it is a constant is not known: the other fix starts from the recorded step.
   ASSERT_NE(find(diagnosis, "blocking-copy"), nullptr);
   EXPECT_DOUBLE_EQ(find(diagnosis, "blocking-copy")->prediction->now, finding->prediction->now);

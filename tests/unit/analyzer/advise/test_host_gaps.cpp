@@ -152,6 +152,26 @@ TEST(HostGaps, AFewLaunchesFarApartAreTheScripts) {
   EXPECT_FALSE(find(job_of(step, {{Category::LaunchDispatch, 0.85}}, false), "launch-bound"));
 }
 
+// The fix stands before the title.
+TEST(HostGaps, TheFixSaysWhichWork) {
+  const std::vector<Action> step(6, Action{.gap_us = 400, .cost_us = 4, .device_us = 50});
+  test::Job job = job_of(step, {{Category::LaunchDispatch, 0.85}}, false);
+  const auto unseen = find(job, "host-work");
+  ASSERT_TRUE(unseen);
+  EXPECT_NE(unseen->fix.summary.find(" ms of work that each step does to "), std::string::npos)
+      << unseen->fix.summary;
+  const model::Ns begin = job.rank().steps.front().step.begin, end = job.rank().steps.back().step.end;
+  job.rank().slices = {{begin, end, Category::HostCompute, 0}};
+  job.run.texts[71] = "/home/a/train.py:55 augment\n/home/a/train.py:80 main";
+  for (int i = 0; i < 20; ++i)
+    job.process().threads[0].worker_stacks.push_back(
+        {begin + i * (end - begin) / 20, 1'000'000, 71u, job.process().pid});
+  const auto seen = find(job, "host-work");
+  ASSERT_TRUE(seen);
+  EXPECT_TRUE(seen->fix.summary.starts_with("Move the work in augment to ")) << seen->fix.summary;
+  EXPECT_EQ(seen->fix.location, "/home/a/train.py:55");
+}
+
 // A busy neighbour: the host loses its core for 2 ms once a step, each time before another launch.
 TEST(HostGaps, AHostThatIsLateSomewhereElseEachTimeWorksOnNothing) {
   std::vector<Action> steps;

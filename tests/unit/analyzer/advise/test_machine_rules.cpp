@@ -287,6 +287,7 @@ TEST(CpuUndersized, SaysHowManyCoresItTakes) {
   const Diagnosis diagnosis = diagnose_job(job);
   const Finding* finding = find(diagnosis, "cpu-undersized");
   ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.summary.find("GPU"), std::string::npos) << "this job has none";
   EXPECT_GE(std::stod(setting_value(finding->fix.change)), 4);
   EXPECT_LE(std::stod(setting_value(finding->fix.change)), 5);
   sample(computing, {.cores = 2, .job_cores = 2, .worker_cores = 1.6});

@@ -62,6 +62,7 @@ TEST(OwnData, ComputedByTheLoopIsTransforms) {
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->id, "input-decode");
   EXPECT_NE(finding->title.find("batches()"), std::string::npos) << finding->title;
+  EXPECT_TRUE(finding->fix.summary.starts_with("Compute what batches() makes once")) << finding->fix.summary;
   EXPECT_EQ(finding->fix.location, "/home/a/train.py:12");
   EXPECT_GE(*finding->ceiling_speedup, 5);
   EXPECT_LE(*finding->ceiling_speedup, 5.8);  // the interval's high end, 82%

@@ -31,7 +31,9 @@ TEST(GcPause, CountsTheTrainingThreadsCollections) {
 TEST(HostWork, OnTheCpuOnlySleepingIsNamed) {
   CpuTraining training;
   training.call(OpClass::Sleep, 5 * kMs, 1);
-  expect_step(find(training.diagnose(), "host-work"), 10, 5);
+  const Diagnosis diagnosis = training.diagnose();
+  expect_step(find(diagnosis, "host-work"), 10, 5);
+  EXPECT_TRUE(find(diagnosis, "host-work")->fix.summary.starts_with("Move the 5 ms of sleeping or waiting "));
   CpuTraining computing;
   computing.call(OpClass::Stat, kMs / 10, 1);
   EXPECT_EQ(find(computing.diagnose(), "host-work"), nullptr);

@@ -3,6 +3,8 @@
 // work in them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "analyzer/advise/diagnose.h"
 #include "tests/unit/analyzer/synthetic_run.h"
 
@@ -42,6 +44,7 @@ Diagnosis diagnose_pipeline(const Pipeline& pipeline) {
   process.loaders[0].framework = "tf.data";
   process.loaders[0].class_name = pipeline.class_name;
   process.loaders[0].dataset = pipeline.stages;
+  process.loaders[0].num_workers = -1;
   process.epochs.resize(1);
   for (model::Batch& batch : process.epochs[0].batches) batch.fetch = {0, 0};
   test::set_shares(job, {{Category::InputUnknown, pipeline.wait}, {Category::Gil, pipeline.gil}});
@@ -126,6 +129,8 @@ TEST(UnseenPipeline, CompetesWithTrainingThatDoesNotWait) {
   const Finding* first = first_complaint(diagnosis.findings);
   ASSERT_NE(first, nullptr);
   EXPECT_EQ(first->id, "input-decode");
+  EXPECT_TRUE(first->fix.summary.starts_with("Do less in the map (")) << first->fix.summary;
+  EXPECT_NE(first->fix.summary.find("or transform whole batches"), std::string::npos) << first->fix.summary;
   EXPECT_NEAR(first->ceiling_speedup.value_or(0), 2 / 1.4, 0.01);
   EXPECT_EQ(diagnosis.verdict.id, "cpu-job");
   EXPECT_NEAR(diagnosis.verdict.ceiling_speedup, 2 / 1.4, 0.01);
@@ -138,6 +143,29 @@ TEST(UnseenPipeline, CompetesWithTrainingThatDoesNotWait) {
             nullptr);
   EXPECT_EQ(find(diagnose_pipeline({.wait = 0.01, .work = 0.2}).findings, "input-decode"), nullptr)
       << "hardly works";
+}
+
+// keras-power and keras-text of tests/abroad: "faster data loading gains up to 1.00x".
+TEST(UnseenPipeline, HasNoBoundWhereNothingIsKnownOfItsWork) {
+  const auto says = [](const Diagnosis& diagnosis) {
+    return std::ranges::any_of(diagnosis.limits, [](const Limit& limit) {
+      return limit.bears_on_conclusion &&
+             limit.sentence ==
+                 "How much tf.data, which works on the same CPU cores, takes from training is not known.";
+    });
+  };
+  const Diagnosis unknown = diagnose_pipeline({.wait = 0.01});
+  EXPECT_EQ(unknown.verdict.id, "cpu-job");
+  EXPECT_EQ(unknown.verdict.sentence.find("up to"), std::string::npos) << unknown.verdict.sentence;
+  EXPECT_NE(unknown.verdict.sentence.find("what tf.data takes from it on the same cores is not known"),
+            std::string::npos)
+      << unknown.verdict.sentence;
+  EXPECT_TRUE(says(unknown));
+  EXPECT_EQ(find(unknown.findings, "healthy"), nullptr);
+  // 0.2 of the 1.9 cores that the job uses.
+  const Diagnosis known = diagnose_pipeline({.wait = 0.01, .work = 0.2});
+  EXPECT_NE(known.verdict.sentence.find("up to 1.12x"), std::string::npos) << known.verdict.sentence;
+  EXPECT_FALSE(says(known));
 }
 
 // TensorFlow makes a map without state parallel, and adds a prefetch: to advise that gains nothing.

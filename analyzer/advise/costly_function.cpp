@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "analyzer/advise/costly_function.h"
+
+#include <fmt/format.h>
+
+#include <vector>
+
+#include "analyzer/io/printable.h"
+#include "analyzer/model/script_work.h"
+#include "analyzer/model/stacks.h"
+#include "analyzer/model/training_stacks.h"
+
+namespace gpuwatch::advise {
+namespace {
+
+constexpr size_t kLeastSamples = model::kLeastStackSamples;  // fewer do not name a function
+
+// PyTorch's own functions and Python's are not what costs: they do for the script what it asks for.
+void put(CostlyFunction& function, const model::SeenFunction& seen) {
+  if (model::is_torch_or_interpreter(seen.frame)) return;
+  function.name = io::printable(seen.frame.function);
+  function.share = seen.share;
+  if (model::is_users(seen.frame))
+    function.location = seen.frame.location();
+  else
+    function.library = io::printable(std::string(model::library_of(seen.frame)));
+}
+
+// What makes a sample, where samples name nothing or only a package's function.
+void put_sample_code(CostlyFunction& function, const model::Loader& loader) {
+  const auto code = model::sample_code(loader);
+  if (!code || !function.location.empty()) return;
+  function.location = code->location();
+  if (function.name.empty()) function.name = io::printable(code->function);
+}
+
+// "Make Views.__getitem__ cheaper"; what "it" is after that.
+struct Subject {
+  std::string words;
+  const char *it, *is;
+};
+
+Subject subject_of(const CostlyFunction& function, const model::Loader* loader) {
+  if (!function.library.empty())
+    return {fmt::format("the transforms cheaper, most of all {} of {}", function.name, function.library),
+            "them", "they are"};
+  if (!function.name.empty())
+    return {(function.name == "<lambda>" ? "the lambda" : function.name) + " cheaper", "it", "it is"};
+  const std::string dataset = loader ? io::printable(loader->dataset) : "";
+  return {fmt::format("the samples of {} cheaper", dataset.empty() ? "the dataset" : dataset), "them",
+          "they are"};
+}
+
+std::string fix_words(const CostlyFunction& function, const RuleInput& input) {
+  const Subject subject = subject_of(function, input.configured_loader());
+  const bool has_gpu = input.rank.device != model::kNone || input.device_hidden();
+  std::vector<std::string> ways = {fmt::format("Make {}", subject.words)};
+  if (has_gpu) ways.push_back(fmt::format("run {} on the GPU", subject.it));
+  ways.push_back(fmt::format("compute {} once and keep the result unless {} random", subject.it, subject.is));
+  if (function.decoding >= kLeastDecoding) ways.emplace_back("store smaller source files");
+  std::string words = ways.front();
+  for (size_t i = 1; i < ways.size(); ++i) words += (i + 1 < ways.size() ? ", " : ", or ") + ways[i];
+  return words;
+}
+
+}  // namespace
+
+CostlyFunction costly_function(const RuleInput& input) {
+  CostlyFunction function;
+  const model::Loader* configured = input.configured_loader();
+  if (!configured) return function;
+  if (input.loader && input.loader->setting.workers == 0) {
+    const auto making = attribute::times_of(input.rank, attribute::Category::InputTransform);
+    const auto seen = model::making_functions(input.run, input.process, making);
+    if (!seen.empty()) put(function, seen.front());
+    function.decoding = model::decoding_share(input.run, input.process, making);
+  } else {
+    const auto loader = uint32_t(configured - input.process.loaders.data());
+    const model::WorkerActivity activity = model::worker_activity(input.run, input.process, loader);
+    if (activity.stack_samples >= kLeastSamples) {
+      put(function, activity.functions.front());
+      function.decoding = activity.decoding_share;
+    }
+  }
+  put_sample_code(function, *configured);
+  return function;
+}
+
+void name_costly_function(Finding& finding, const RuleInput& input) {
+  const CostlyFunction function = costly_function(input);
+  finding.fix.summary = fix_words(function, input);
+  if (!function.location.empty()) finding.fix.location = function.location;
+  if (function.share <= 0) return;
+  const std::string whose = function.library.empty() ? "" : " of " + function.library;
+  const char* unit = "% of making batches, by stack samples";
+  finding.evidence.insert(
+      finding.evidence.begin(),
+      Evidence{fmt::format("time in {}{}", function.name, whose), 100 * function.share, unit});
+  if (function.decoding >= kLeastDecoding)
+    finding.evidence.insert(finding.evidence.begin() + 1,
+                            Evidence{"decoding files", 100 * function.decoding, unit});
+}
+
+}  // namespace gpuwatch::advise
