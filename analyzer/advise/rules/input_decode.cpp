@@ -120,17 +120,16 @@ std::string pipeline_title(const RuleInput& input, const UnseenPipeline& pipelin
                      stall_words(input, pipeline.wait_share));
 }
 
+// The report cuts a text at two lines (io::kPrintableBytes).
 std::string stage_fix(const CostlyStage& stage, double all_ns) {
   std::string words = fmt::format("Do less in {} ({:.3g} of {:.3g} ms of work for a batch)", stage.words,
                                   stage.busy_ns / 1e6, all_ns / 1e6);
   const char* between = ": ";
   if (stage.caching != Caching::kNever) {
     words += between;
-    words +=
-        stage.caching == Caching::kAfterIt
-            ? ".cache() after it, if each epoch makes the same and that fits in memory"
-            : "move the shuffle after it and put .cache() between the two, if each epoch makes the same and "
-              "that fits in memory";
+    words += stage.caching == Caching::kAfterIt
+                 ? ".cache() after it, if all epochs make the same"
+                 : "shuffle after it, with .cache() between, if all epochs make the same";
     between = ", or ";
   }
   if (stage.is_map_of_samples) words += fmt::format("{}transform whole batches (batch before map)", between);

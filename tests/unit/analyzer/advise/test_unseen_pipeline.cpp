@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/diagnose.h"
+#include "analyzer/io/printable.h"
 #include "tests/unit/analyzer/synthetic_run.h"
 
 namespace gpuwatch::advise {
@@ -166,6 +167,17 @@ TEST(UnseenPipeline, HasNoBoundWhereNothingIsKnownOfItsWork) {
   const Diagnosis known = diagnose_pipeline({.wait = 0.01, .work = 0.2});
   EXPECT_NE(known.verdict.sentence.find("up to 1.12x"), std::string::npos) << known.verdict.sentence;
   EXPECT_FALSE(says(known));
+}
+
+// A cache behind the shuffle would keep the order of the first epoch.
+TEST(UnseenPipeline, ShufflesBehindTheCache) {
+  const Diagnosis diagnosis =
+      diagnose_pipeline({.stages = "Batch < Map < Shuffle < TFRecord", .wait = 0.01, .work = 0.5});
+  const Finding* first = first_complaint(diagnosis.findings);
+  ASSERT_NE(first, nullptr);
+  EXPECT_NE(first->fix.summary.find("shuffle after it, with .cache() between"), std::string::npos)
+      << first->fix.summary;
+  EXPECT_LE(first->fix.summary.size(), io::kPrintableBytes) << "cut in the report";
 }
 
 // TensorFlow makes a map without state parallel, and adds a prefetch: to advise that gains nothing.
