@@ -9,12 +9,10 @@
 #include "analyzer/advise/host_calls.h"
 #include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/location.h"
-#include "analyzer/advise/machine.h"
-#include "analyzer/advise/quick_steps.h"
 #include "analyzer/advise/reported_ranges.h"
 #include "analyzer/advise/slow_sampler.h"
 #include "analyzer/advise/steady_time.h"
-#include "analyzer/advise/worker_bound.h"
+#include "analyzer/advise/threads_at_work.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/script_work.h"
 #include "analyzer/model/training_stacks.h"
@@ -299,28 +297,6 @@ HostCalls evenly(const RuleInput& input, double share_of_compute) {
   }
   work.calls = work.steps = work.ns_of_step.size();
   return work;
-}
-
-// Threads that the library started, as a writer of logs has one: training waits for cores although the job
-// has them, and uses more CPU time than the training thread and its operations can. At most the operations
-// work on all of their threads, the library's own lines on one, and helpers while the training thread waits.
-bool has_threads_at_work(const RuleInput& input, double in_library) {
-  constexpr double kLeastDelay = 0.05, kLeastCores = 0.1;
-  const auto use = machine_use(input);
-  const double delay = input.rank.share(Category::Sched);
-  if (!use || input.ranks_on_host > 1 || delay < kLeastDelay) return false;
-  const double cores = cores_of_rank(input), set = number_fact(input.process, "torch_threads");
-  const double threads = set > 0 ? std::min(set, cores) : cores;
-  const double most = (1 - delay - in_library) * threads + in_library + delay * std::max(0.0, threads - 1);
-  return use->job_cores - use->worker_cores - use->other_child_cores >= most + kLeastCores;
-}
-
-// Such a thread wants a core and the GIL, which training has half of each then: the samples see only what the
-// training thread does for the library. 27% of a step, predicted as 1.4 times (1.2 to 1.5), gained 6.
-double ceiling_without_threads(const RuleInput& input, double in_library) {
-  constexpr double kLeastLeft = 0.5;
-  const double rest = (1 - in_library) * quick_part(input.rank, attribute::Group::Input);
-  return ceiling_without(input, 1 - rest * kLeastLeft * kLeastLeft);
 }
 
 // The interval of a sampled share is the prediction's, too.
