@@ -343,8 +343,10 @@ def write_page(results):
         *table(["", "measured", "goal"], summary(rows)), "",
         f"Machine: {os.cpu_count()} cores, {platform.machine()}, Linux {platform.release().split('-')[0]}. Other programs and steal time {others}.",
         f"A run in which they used {DISTURBED:.0%} or more is repeated, at most {TRIES} times in all; the last one counts.",
-        "Not covered: pinned memory (needs a GPU) and storage whose bandwidth is the bottleneck (in the replay each worker reads",
-        "as fast as the recorded one). Predictions on machines with a GPU: [gpu-results](gpu-results/README.md).",
+        "Not covered: pinned memory (needs a GPU), storage whose bandwidth is the bottleneck (in the replay each worker reads",
+        "as fast as the recorded one), and what computing costs more next to other computing: these batches compute until their",
+        "thread has used a given CPU time, so that page faults, caches and training on several cores do not slow them down. Real",
+        "programs, which have all of this, are in [abroad](abroad.md). Predictions on machines with a GPU: [gpu-results](gpu-results/README.md).",
     ]  # fmt: skip
     if known := sum(row["known"] for row in rows):
         lines += ["", f"{known} of the {len(rows)} predictions were made again from the kept recording (`--again`), by a replay that was changed when",

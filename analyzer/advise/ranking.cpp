@@ -61,13 +61,25 @@ bool is_predicted_better(const Finding& a, const Finding& b) {
   return counted_part(b) * upper_bound(b) * likely_part(b) <= recovered(known_gain(a)->speedup.high);
 }
 
+// A larger batch is another training: it comes after what leaves the batch as it is, unless it gains at least
+// twice what that could. A deep network of short kernels was launch-bound (up to 2.1x), whatever 16 times its
+// batch of 256 gained.
+bool leaves_batch(const Finding& finding, const Finding& batch) {
+  constexpr double kMuchMore = 2;
+  if (!batch.is_conditional || !batch.may_have_to_stay || !known_gain(batch)) return false;
+  if (!finding.is_complaint() || finding.is_conditional) return false;
+  const auto& known = known_gain(finding);
+  const double most = std::max(known ? known->speedup.high : 1, finding.ceiling_speedup.value_or(1));
+  return most >= kLargeSpeedup && known_gain(batch)->speedup.low < kMuchMore * most;
+}
+
 // Or neither is predicted, and `a` is an option of the loader: the bound of that comes from a replay, the
 // other from a share. Not where the other could make twice as much of it: nine workers that wait for small
 // files on a remote mount gained 7 times, packing the files 32 times. Nor where the other ends the reads that
 // workers only share: whether storage serves more of them is as open.
 bool is_better_known(const Finding& a, const Finding& b) {
   const double much_more = std::holds_alternative<StorageChange>(b.fix.change) ? 1 : 2;
-  if (!a.bottleneck || a.bottleneck != b.bottleneck || known_gain(b)) return false;
+  if (!a.bottleneck || a.bottleneck != b.bottleneck || known_gain(b) || leaves_batch(b, a)) return false;
   if (known_gain(a)) return is_predicted_better(a, b);
   return is_option(a) && !is_option(b) &&
          b.ceiling_speedup.value_or(1) < much_more * a.ceiling_speedup.value_or(1);
@@ -363,7 +375,7 @@ double expected_recovery(const Finding& finding) {
 std::vector<Finding>::iterator best_of(std::vector<Finding>& findings) {
   const auto is_candidate = [&](const Finding& finding) {
     return std::ranges::none_of(findings, [&](const Finding& other) {
-      return is_symptom_of(finding, other) || counts_on(finding, other) ||
+      return is_symptom_of(finding, other) || counts_on(finding, other) || leaves_batch(other, finding) ||
              (other.is_complaint() == finding.is_complaint() && finding.distorts.empty() &&
               is_better_known(other, finding));
     });

@@ -37,6 +37,7 @@ constexpr double kShareOfPage = 2, kLeastShareOfPage = 1.3, kMostShareOfPage = 3
 constexpr double kFirstUseOfPage = 0.4, kLeastFirstUseOfPage = 0.1, kMostFirstUseOfPage = 0.8;
 // Where the recording does not tell: 0.2 us without a virtual machine, up to 4.4 in one.
 constexpr double kPageFaultNs = 1000, kLeastPageFaultNs = 200, kMostPageFaultNs = 4400;
+constexpr double kNoPageFaultNs = 1e6;  // a damaged recording says more
 
 // glibc's malloc returns a larger block to the system at once (DEFAULT_MMAP_THRESHOLD_MAX): then new pages
 // are part of the inline fetch, too. 40 MB took 19 ms inline and 22.5 in a worker.
@@ -65,7 +66,7 @@ constexpr double kCompanyLoss = 0.03, kMostCompanyLoss = 0.15;
 
 // Scheduling::spinning_power of training on all cores, once it has workers beside it: where it was seen it
 // lay between 2 and 4.5. Of 14 CPU jobs, recorded without workers and run with one to eight, a power of 2
-// promised 14% too much in the median, 3 just as much as came true, 4.5 5% too little.
+// promised 13% too much in the median, 3 4% too much, 4.5 6% too little.
 constexpr double kSpinningPower = 3, kLeastSpinningPower = 2, kMostSpinningPower = 4.5;
 
 // Training on a GPU sleeps and wakes within a step: autograd's thread takes over and gives back. Beside
@@ -174,7 +175,7 @@ HandOver assume_hand_over(const Process& process, const std::vector<const Loader
       epochs, [](const Batch& b) { return double(b.tensors); }, 1);
   const double bytes = mean_of_batches(
       epochs, [](const Batch& b) { return double(b.bytes); }, 0);
-  const double recorded_ns = model::number_fact(process, "shared_page_ns");
+  const double recorded_ns = std::min(model::number_fact(process, "shared_page_ns"), kNoPageFaultNs);
   const double page_ns_per_byte = (recorded_ns > 0 ? recorded_ns : kPageFaultNs) / kPageBytes;
   HandOver result;
   result.take_ns = kTransferNs + kTensorNs * tensors;

@@ -90,6 +90,19 @@ TEST(Ranking, ALargerBatchComesAfterWhatIsKnownToCost) {
   EXPECT_EQ(first_of({batch, predicted("sync-per-step", Bottleneck::Host, 1.1)}), "small-batch");
 }
 
+// 30 layers of short kernels with a batch of 256, and tabular data with 128 rows a batch (16 times as many
+// gained 6.6 times, a graph at most 2.2).
+TEST(Ranking, ALargerBatchComesFirstWhereItCertainlyGainsTwiceAsMuch) {
+  Finding batch = bound("small-batch", Bottleneck::Host, 8);
+  batch.may_have_to_stay = batch.is_conditional = true;
+  batch.too_wide = predicted("", Bottleneck::Host, 3).prediction;
+  const Finding graph = bound("launch-bound", Bottleneck::Host, 2.1);
+  EXPECT_EQ(first_of({batch, graph}), "launch-bound");
+  batch.too_wide = predicted("", Bottleneck::Host, 4.4).prediction;
+  EXPECT_EQ(first_of({batch, graph}), "small-batch");
+  EXPECT_EQ(first_of({batch, predicted("sync-per-step", Bottleneck::Host, 2.5)}), "sync-per-step");
+}
+
 // Half of a bound of 10 is 45% of the step.
 TEST(Ranking, AnOptionThatHardlyHelpsComesAfterTheCodeThatCosts) {
   const auto workers = [](double speedup) {
