@@ -242,5 +242,5 @@ def test_report_names_the_workers_functions(inject):
     assert sum(function["share"] for function in seen["functions"]) == pytest.approx(1)
     most = seen["functions"][0]
     if most["share"] >= 0.5:
-        place = f"({most['location'].rpartition('/')[2]} {most['function']})"
+        place = f"in {most['function']} ({most['location'].rpartition('/')[2]})"
         assert place in " ".join(run.analyze().stdout.split())
