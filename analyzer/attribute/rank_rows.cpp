@@ -18,10 +18,14 @@ using model::Ns;
 using model::StepSeries;
 using model::TimeSpan;
 
+// In a damaged recording a step may begin within the one before it: then it is left out, because slices are
+// cut into disjoint steps.
 std::vector<model::Step> recorded_steps(const StepSeries& series) {
   std::vector<model::Step> steps;
-  std::copy_if(series.steps.begin(), series.steps.end(), std::back_inserter(steps),
-               [](const model::Step& step) { return step.is_recorded() && step.end > step.begin; });
+  for (const model::Step& step : series.steps) {
+    const bool is_behind = steps.empty() || step.begin >= steps.back().end;
+    if (step.is_recorded() && step.end > step.begin && is_behind) steps.push_back(step);
+  }
   return steps;
 }
 

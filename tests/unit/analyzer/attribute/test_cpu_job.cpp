@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <numeric>
+#include <utility>
+
 #include "libinject/trace/layout.h"
 #include "run_builder.h"
 
@@ -40,6 +43,19 @@ TEST_F(CpuJobTest, RunDelayCoversTheTimeSinceTheLastStep) {
   EXPECT_EQ(row.time(Category::Sched), us(50));
   EXPECT_EQ(row.steps[0].times[static_cast<size_t>(Category::Sched)], us(50));
   EXPECT_EQ(row.time(Category::Compute), us(850));
+}
+
+// A damaged recording: what follows is added up for the steps that are disjoint.
+TEST_F(CpuJobTest, AStepWithinAnotherIsLeftOut) {
+  call(main_, OpClass::OptimizerStep, us(0), us(100));
+  attribute(us(100), {us(1000)});  // makes the run
+  model::StepSeries series;
+  for (const auto& [begin, end] : {std::pair(100, 600), {300, 500}, {600, 1000}})
+    series.steps.push_back({us(begin), us(end)});
+  const RankAttribution row = attribute::attribute_process(run, 0, series).at(0);
+  EXPECT_EQ(row.steps.size(), 2u);
+  EXPECT_EQ(row.wall_ns, us(900));
+  EXPECT_EQ(std::accumulate(row.times.begin(), row.times.end(), model::Ns{0}), row.wall_ns);
 }
 
 TEST_F(CpuJobTest, RunDelayLiesInOwnCodeOnly) {
