@@ -5,9 +5,7 @@
 #include <cmath>
 
 #include "analyzer/advise/ceiling.h"
-#include "analyzer/advise/graph_waits.h"
 #include "analyzer/advise/host_gaps.h"
-#include "analyzer/advise/launch_sources.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/matrix_kernels.h"
 #include "analyzer/advise/rule.h"
@@ -177,15 +175,6 @@ std::optional<Finding> in_one_batch(const RuleInput& input, const HostGaps& gaps
   return finding;
 }
 
-// Waits between the launches, or a loop of the script that launches them: that is to be mended first, and it
-// may grow with the batch. Of pictures that were mined one by one, 4 times the batch gained 1.4 times, mining
-// them together 4.4.
-bool has_own_fault(const RuleInput& input) {
-  const std::vector<LaunchSource> sources = launch_sources(input);
-  return !std::ranges::all_of(sources, &LaunchSource::is_optimizer) ||
-         !graph_waits(input, sources).in_step.empty();
-}
-
 std::optional<Finding> evaluate(const RuleInput& input) {
   const double samples = input.rank.series.samples_per_step;
   if (!input.streams || !input.device || input.device->multiprocessors <= 0) return std::nullopt;
@@ -232,7 +221,6 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     bound_what_is_open(finding);
     // Samples a second are not known, how many times as many are: what it gains at least counts in the order.
     if (samples <= 0 && finding.prediction) give_as_bound(finding);
-    if (!finding.prediction && has_own_fault(input)) finding.too_wide.reset();
   }
   if (!finding.prediction) {
     // What the script does wrong in each step, and a replay says what it gains without, comes before a bound

@@ -2,8 +2,7 @@
 // Each device rule: the case that has the cause, and the neighbour that has not.
 #include <gtest/gtest.h>
 
-#include "analyzer/advise/diagnose.h"
-#include "tests/unit/analyzer/synthetic_run.h"
+#include "tests/unit/analyzer/advise/device_diagnosis.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -12,24 +11,6 @@ using attribute::Category;
 using test::Action;
 using trace::OpClass;
 using trace::RecordKind;
-using Shares = std::initializer_list<std::pair<Category, double>>;
-
-constexpr size_t kSteps = 100;
-const Action kSync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true, .caller = 0x1000};
-
-Diagnosis diagnose_device(const std::vector<Action>& step, Shares shares, bool is_torch = true) {
-  test::Job job = test::make_device_job(step, kSteps);
-  if (!is_torch) job.process().facts.clear();
-  test::set_shares(job, shares);
-  job.rank().series.samples_per_step = 32;
-  return diagnose(job.run, job.ranks);
-}
-
-const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
-  for (const Finding& finding : diagnosis.findings)
-    if (finding.id == id) return &finding;
-  return nullptr;
-}
 
 void expect_prediction(const Finding* finding, const std::vector<Action>& fixed) {
   ASSERT_NE(finding, nullptr);

@@ -101,6 +101,10 @@ TEST(Ranking, ALargerBatchComesFirstWhereItCertainlyGainsTwiceAsMuch) {
   batch.too_wide = predicted("", Bottleneck::Host, 4.4).prediction;
   EXPECT_EQ(first_of({batch, graph}), "small-batch");
   EXPECT_EQ(first_of({batch, predicted("sync-per-step", Bottleneck::Host, 2.5)}), "sync-per-step");
+  Finding waits = predicted("sync-per-step", Bottleneck::Host, 1.2);
+  EXPECT_EQ(first_of({batch, waits}), "small-batch");
+  waits.fix.change = StreamChange{StreamEdit::kDropSynchronizations, "synchronisation", ""};
+  EXPECT_EQ(first_of({batch, waits}), "sync-per-step") << "the script's own fault, however little";
 }
 
 // Half of a bound of 10 is 45% of the step.

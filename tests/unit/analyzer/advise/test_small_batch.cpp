@@ -2,8 +2,7 @@
 // When a larger batch is advised, by how much, and what comes before it.
 #include <gtest/gtest.h>
 
-#include "analyzer/advise/diagnose.h"
-#include "tests/unit/analyzer/synthetic_run.h"
+#include "tests/unit/analyzer/advise/device_diagnosis.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -11,24 +10,6 @@ namespace {
 using attribute::Category;
 using test::Action;
 using trace::OpClass;
-using Shares = std::initializer_list<std::pair<Category, double>>;
-
-constexpr size_t kSteps = 100;
-const Action kSync{.op_class = OpClass::Sync, .cost_us = 2, .waits = true, .caller = 0x1000};
-
-Diagnosis diagnose_device(const std::vector<Action>& step, Shares shares, bool is_torch = true) {
-  test::Job job = test::make_device_job(step, kSteps);
-  if (!is_torch) job.process().facts.clear();
-  test::set_shares(job, shares);
-  job.rank().series.samples_per_step = 32;
-  return diagnose(job.run, job.ranks);
-}
-
-const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
-  for (const Finding& finding : diagnosis.findings)
-    if (finding.id == id) return &finding;
-  return nullptr;
-}
 
 TEST(SmallBatch, DoublesWhileTheDeviceIsHalfEmpty) {
   std::vector<Action> step(4, Action{.device_us = 200, .blocks = 12});
@@ -42,9 +23,8 @@ TEST(SmallBatch, DoublesWhileTheDeviceIsHalfEmpty) {
   EXPECT_EQ(diagnosis.verdict.id, "compute-bound");
 }
 
-test::Job many_short_kernels(bool waits_between) {
-  std::vector<Action> step(150, Action{.gap_us = 20, .device_us = 2, .blocks = 4});
-  if (waits_between) step.insert(step.begin() + 75, kSync);
+test::Job many_short_kernels() {
+  const std::vector<Action> step(150, Action{.gap_us = 20, .device_us = 2, .blocks = 4});
   test::Job job = test::make_device_job(step, kSteps);
   test::set_shares(job, {{Category::LaunchDispatch, 0.8}, {Category::Compute, 0.1}});
   job.rank().series.samples_per_step = 0;
@@ -54,7 +34,7 @@ test::Job many_short_kernels(bool waits_between) {
 // A job without a loader (ctr-small-batch of tests/abroad: 16 times the batch gained 6.6 times, a graph at
 // most 3): how many samples a second is not known, how many times as many is, and counts in the order.
 TEST(SmallBatch, ComesFirstWhereOnlyItsFactorIsKnown) {
-  const test::Job job = many_short_kernels(false);
+  const test::Job job = many_short_kernels();
   const Diagnosis diagnosis = diagnose(job.run, job.ranks);
   const Finding* finding = find(diagnosis, "small-batch");
   ASSERT_NE(finding, nullptr);
@@ -63,16 +43,6 @@ TEST(SmallBatch, ComesFirstWhereOnlyItsFactorIsKnown) {
   EXPECT_GT(finding->too_wide->speedup.low, 4);
   EXPECT_EQ(finding->fix.summary.substr(0, 18), "Use a larger batch");
   EXPECT_EQ(finding->id, diagnosis.findings.front().id);
-}
-
-// Experts of a mixture that are counted one after the other: first the script's own fault.
-TEST(SmallBatch, ComesAfterWaitsBetweenItsLaunches) {
-  const test::Job job = many_short_kernels(true);
-  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
-  const Finding* finding = find(diagnosis, "small-batch");
-  ASSERT_NE(finding, nullptr);
-  EXPECT_FALSE(finding->too_wide);
-  EXPECT_NE(finding->id, diagnosis.findings.front().id);
 }
 
 TEST(SmallBatch, IsSilentOnAFullDevice) {

@@ -113,7 +113,7 @@ TEST(UnseenWorkers, DoNotDrawTheirIndices) {
   const LoaderReplayInput recording = extracted(job);
   EXPECT_NEAR(recording.hand_over.draw_ns / 1e6, 20, 0.1);
   EXPECT_LT(std::abs(check(recording).error()), 0.01);
-  EXPECT_NEAR(step_ms(recording, 4), 20 + 10, 3) << "and what handing a batch over takes";
+  EXPECT_NEAR(step_ms(recording, 4), 20 + 10, 2) << "and what handing a batch over takes";
 }
 
 // A recording with workers has it in its batches.
@@ -211,7 +211,8 @@ TEST(UnseenWorkers, AreNotSparedWhatOtherProgramsTake) {
   const LoaderReplayInput recording = extract_loader(made.run, made.rank()).value();
   EXPECT_LT(std::abs(check(recording).error()), 0.01);
   EXPECT_FALSE(recording.is_cpu_limited);
-  EXPECT_LT(step_ms(recording, 1), 68) << "of 80; both have their share of the CPU";
+  // 64.8 where training loses by a power of 2, 65.7 by the 3 that 14 jobs had in the median.
+  EXPECT_LT(step_ms(recording, 1), 66) << "of 80; both have their share of the CPU";
   EXPECT_GT(replay_estimate(recording, {.workers = 1}).high, step_ms(recording, 1) * 1.1)
       << "one more shares with the others";
 }
