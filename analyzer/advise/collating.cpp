@@ -45,10 +45,6 @@ std::optional<model::SeenFunction> slow_function(const RuleInput& input, const m
   return functions.front().share >= kMost ? std::optional(functions.front()) : std::nullopt;
 }
 
-bool is_fetch(const model::StackFrame& frame) {
-  return frame.file.ends_with("/torch/utils/data/_utils/fetch.py");
-}
-
 // What fetch() of the DataLoader called to put the batch together: not the dataset, which it calls in a list
 // comprehension (which has a frame before Python 3.12) or by __getitems__, or iterates over.
 bool is_collating(const Frames& frames, Frames::const_iterator fetch) {
@@ -70,7 +66,7 @@ struct Tally {
   model::FunctionTallies users;
 
   void add(const Frames& frames, double weight) {
-    const auto fetch = std::ranges::find_if(frames, is_fetch);
+    const auto fetch = std::ranges::find_if(frames, model::is_loader_fetch);
     if (!is_collating(frames, fetch)) return;
     ++samples;
     const bool is_torchs = std::all_of(frames.begin(), fetch, model::is_torch_or_interpreter);

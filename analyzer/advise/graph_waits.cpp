@@ -10,7 +10,7 @@
 
 #include "analyzer/advise/copies.h"
 #include "analyzer/advise/host_gaps.h"
-#include "analyzer/io/printable.h"
+#include "analyzer/advise/place_words.h"
 #include "analyzer/model/script_work.h"
 #include "analyzer/model/stacks.h"
 
@@ -179,8 +179,7 @@ std::string places_words(const RuleInput& input, const std::vector<SyncPlace>& p
   constexpr size_t kMostLines = 3;
   std::vector<std::string> lines;
   for (const SyncPlace& place : places) {
-    const std::string location = location_of(input, place);
-    std::string line = io::printable(location.substr(location.rfind('/') + 1));  // of a path, its last part
+    std::string line = short_location(location_of(input, place));
     if (!line.empty() && std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
   }
   if (lines.empty()) return "in " + functions_of(input, {places.front()});

@@ -23,16 +23,11 @@ std::optional<StackFrame> innermost_line(const Run& run, uint32_t text) {
   return std::nullopt;
 }
 
-// Of the DataLoader, which calls the dataset and collate_fn.
-bool is_fetch(const StackFrame& frame) {
-  return frame.file.ends_with("/torch/utils/data/_utils/fetch.py");
-}
-
 std::optional<StackFrame> line_in_fetch(const Run& run, uint32_t text) {
   const auto found = run.texts.find(text);
   if (found == run.texts.end()) return std::nullopt;
   const std::vector<StackFrame> frames = frames_of(found->second);
-  const auto fetch = std::ranges::find_if(frames, is_fetch);
+  const auto fetch = std::ranges::find_if(frames, is_loader_fetch);
   const auto line = std::find_if_not(frames.begin(), fetch, is_torch_or_interpreter);
   return fetch == frames.end() || line == fetch ? std::nullopt : std::optional(*line);
 }
@@ -42,7 +37,7 @@ std::optional<StackFrame> making_line(const Run& run, uint32_t text) {
   const auto found = run.texts.find(text);
   if (found == run.texts.end()) return std::nullopt;
   std::vector<StackFrame> frames = frames_of(found->second);
-  frames.erase(std::ranges::find_if(frames, is_fetch), frames.end());
+  frames.erase(std::ranges::find_if(frames, is_loader_fetch), frames.end());
   const StackFrame* frame = users_frame(frames);
   return frame ? std::optional(*frame) : std::nullopt;
 }
@@ -65,6 +60,10 @@ std::vector<SeenFunction> functions_by(FindLine find, const Run& run, const Proc
 }
 
 }  // namespace
+
+bool is_loader_fetch(const StackFrame& frame) {
+  return frame.file.ends_with("/torch/utils/data/_utils/fetch.py");
+}
 
 std::vector<const WorkerStack*> training_samples(const Process& process,
                                                  const std::vector<TimeSpan>& intervals) {

@@ -14,6 +14,9 @@ namespace gpuwatch::model {
 // Fewer samples name no place: 5 of 10 at one place mean that it has more than a fifth (binomial, 95%).
 inline constexpr size_t kLeastStackSamples = 10;
 
+// Of the DataLoader, which calls the dataset and collate_fn.
+bool is_loader_fetch(const StackFrame& frame);
+
 // Those of the training thread within `intervals` (sorted, disjoint).
 std::vector<const WorkerStack*> training_samples(const Process& process,
                                                  const std::vector<TimeSpan>& intervals);

@@ -11,6 +11,7 @@
 #include "analyzer/advise/machine.h"
 #include "analyzer/advise/own_data.h"
 #include "analyzer/advise/pipeline_advice.h"
+#include "analyzer/advise/place_words.h"
 #include "analyzer/advise/slow_sampler.h"
 #include "analyzer/advise/storage.h"
 #include "analyzer/advise/unseen_pipeline.h"
@@ -142,7 +143,7 @@ void name_stage(Finding& finding, const RuleInput& input, const model::Loader& l
   constexpr double kWorthNaming = 0.05;  // of the step; "0.08 of 0.12 ms of work" in a step of 32 ms is none
   if (!pipeline.work || pipeline.work->busy_ns() < kWorthNaming * input.now_ms * 1e6) return;
   const CostlyStage stage = costly_stage(loader, *pipeline.work);
-  const std::string place = io::printable(stage.location.substr(stage.location.rfind('/') + 1));
+  const std::string place = short_location(stage.location);
   finding.evidence.push_back({"work of all stages", pipeline.work->busy_ns() / 1e6, "ms for a batch"});
   finding.evidence.push_back({fmt::format("of those, {}{}", stage.words, place.empty() ? "" : " at " + place),
                               stage.busy_ns / 1e6, "ms for a batch"});

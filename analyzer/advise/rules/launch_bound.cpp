@@ -226,7 +226,7 @@ void name_optimizer(Finding& finding, const LaunchSource& source) {
       function);
 }
 
-std::string place_words(const LaunchSource& source) {
+std::string source_words(const LaunchSource& source) {
   const std::string& function = source.function.function;
   if (source.is_optimizer) return "the optimizer";
   return function.empty() || function.front() == '<' ? "the script" : io::printable(function) + "()";
@@ -239,7 +239,7 @@ void name_own_code(Finding& finding, const RuleInput& input, const LaunchSource&
       "Launch less in {}: torch._foreach_ functions for a loop over tensors, one operation on the batch for "
       "a "
       "loop over samples",
-      place_words(source));
+      source_words(source));
   if (!places_after(input, waits.in_step, is_one_of(source.members)).empty())
     finding.fix.summary += "; its waits for the GPU go with it";
 }
@@ -251,7 +251,7 @@ void name_source(Finding& finding, const RuleInput& input, const Merged& merged,
     name_optimizer(finding, source);
   else
     name_own_code(finding, input, source, waits);
-  finding.title += fmt::format(", {:.0f} of them in {}", source.a_step, place_words(source));
+  finding.title += fmt::format(", {:.0f} of them in {}", source.a_step, source_words(source));
   finding.fix.location = source.line.file.empty() ? "" : source.line.location();
   finding.evidence.insert(finding.evidence.begin() + 1, {"of them there", source.a_step, "a step"});
   finding.prediction = prediction;
