@@ -8,6 +8,7 @@
 #include <exception>
 
 #include "analyzer/cli/analyze.h"
+#include "analyzer/cli/diff.h"
 #include "analyzer/cli/doctor.h"
 #include "analyzer/cli/paths.h"
 #include "analyzer/cli/predict.h"
@@ -23,7 +24,7 @@ namespace {
 
 using namespace gpuwatch;
 
-constexpr int kUsageError = 2;
+constexpr int kThresholdExceeded = 1, kUsageError = 2;
 
 int fail(const std::string& sentence) {
   fmt::print(stderr, "gpuwatch: {}\n", io::printable(sentence, 1000));
@@ -41,8 +42,9 @@ struct Commands {
   cli::RunOptions run;
   cli::PredictOptions predict;
   cli::TryOptions trial;
+  cli::DiffOptions diff;
   CLI::App *analyze_command, *predict_command, *run_command, *try_command, *lib_command, *doctor_command;
-  CLI::App *explain_command, *findings_command;
+  CLI::App *explain_command, *findings_command, *diff_command;
   std::string explained_id;
   bool is_markdown = false;
 
@@ -103,6 +105,8 @@ struct Commands {
                                 "of this rank (default: the one that the others wait for, else the first)");
     predict_command->add_flag("--json", predict.json, "print JSON (schema gpuwatch.prediction.v1)");
 
+    add_diff();
+
     lib_command = app.add_subcommand("lib", "print the library's path, for LD_PRELOAD=$(gpuwatch lib)");
     doctor_command = app.add_subcommand("doctor", "say what gpuwatch can see on this machine, and why");
     explain_command = app.add_subcommand("explain", "explain a finding: how it is recognized, what to do");
@@ -132,6 +136,16 @@ struct Commands {
     try_command->add_option("command", trial.command, "the command and its arguments")->required();
   }
 
+  void add_diff() {
+    diff_command = app.add_subcommand("diff", "compare a run with one or more others of the same job");
+    diff_command->add_option("run", diff.runs, "run directories or trace files: BEFORE AFTER [AFTER...]")
+        ->required();
+    diff_command->add_flag("--json", diff.json, "print JSON (schema gpuwatch.diff.v1)");
+    diff_command->add_option("--fail-on", diff.fail_on,
+                             "end with exit code 1 where this got worse by more: step=5 (percent longer), "
+                             "data-loading=3 (points of its share), ...");
+  }
+
   // --name and --no-name; neither leaves the value unset.
   void add_switch(const std::string& name, std::optional<bool>& value, const std::string& words) {
     predict_command->add_flag_callback(
@@ -145,11 +159,19 @@ struct Commands {
     if (*try_command) return cli::try_settings(trial);
     if (*analyze_command) return print(cli::analyze(analyze, cli::text_style(STDOUT_FILENO)));
     if (*predict_command) return print(cli::predict(predict));
+    if (*diff_command) return compare_runs();
     if (*lib_command) return print(cli::library() + "\n");
     if (*doctor_command) return print(cli::doctor());
     if (*explain_command) return explain();
     return print(is_markdown ? report::findings_markdown()
                              : report::findings_list(cli::text_style(STDOUT_FILENO)));
+  }
+
+  int compare_runs() {
+    const cli::DiffResult result = cli::diff(diff, cli::text_style(STDOUT_FILENO));
+    if (const int error = print(result.output)) return error;
+    for (const std::string& sentence : result.exceeded) fmt::print(stderr, "gpuwatch: {}\n", sentence);
+    return result.exceeded.empty() ? 0 : kThresholdExceeded;
   }
 
   int explain() {
