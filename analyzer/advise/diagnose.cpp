@@ -11,12 +11,12 @@
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/job_gains.h"
 #include "analyzer/advise/machine.h"
-#include "analyzer/advise/no_gain.h"
 #include "analyzer/advise/own_data.h"
 #include "analyzer/advise/ranking.h"
 #include "analyzer/advise/read_scaling.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/unexplained.h"
+#include "analyzer/advise/unproposed.h"
 #include "analyzer/attribute/recording_cost.h"
 
 namespace gpuwatch::advise {
@@ -201,7 +201,7 @@ struct RankDiagnosis {
   size_t row = 0;
   std::vector<Finding> findings;
   std::optional<predict::Prediction> together;
-  std::vector<std::string> no_gain;
+  UnproposedChanges unproposed;
   std::string name;  // "rank 1" of several
 };
 
@@ -241,7 +241,8 @@ RankDiagnosis diagnose_rank(const model::Run& run, const std::vector<attribute::
   input.own_data = own ? &*own : nullptr;
   auto [findings, together] = rank_findings(input);
   const std::string prefix = rank_prefix(run, ranks, rank);
-  RankDiagnosis result{row, {}, together, without_gain(input, findings), prefix.substr(0, prefix.find(':'))};
+  RankDiagnosis result{
+      row, {}, together, unproposed_changes(input, findings), prefix.substr(0, prefix.find(':'))};
   const size_t before = diagnosis.limits.size();
   if (auto limit = stall_without_setting(input, findings)) diagnosis.limits.push_back(std::move(*limit));
   state_replay(input, findings, diagnosis);
@@ -260,8 +261,8 @@ void join(const std::vector<attribute::RankAttribution>& ranks, std::vector<Rank
   const size_t first = of_ranks.front().row;
   const attribute::StepGroup* group = attribute::group_of(diagnosis.groups, first);
   diagnosis.together = of_ranks.front().together;
-  diagnosis.no_gain = std::move(of_ranks.front().no_gain);
-  diagnosis.no_gain_on = of_ranks.front().name;
+  diagnosis.unproposed = std::move(of_ranks.front().unproposed);
+  diagnosis.unproposed_on = of_ranks.front().name;
   if (group) {
     std::vector<RankFindings> of_group;
     for (RankDiagnosis& rank : of_ranks)

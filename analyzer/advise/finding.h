@@ -106,12 +106,18 @@ inline bool is_about(const model::Process& rank, const Finding& finding) {
   return finding.ranks.empty() || std::ranges::find(finding.ranks, number) != finding.ranks.end();
 }
 
+// What a user would try next, for the report's lines of these names.
+struct UnproposedChanges {
+  std::vector<std::string> no_gain;   // "more than 7 workers (<1%)"
+  std::vector<std::string> may_gain;  // "more than 7 workers (15% expected; not proposed: ...)"
+};
+
 struct Diagnosis {
   Verdict verdict;
   std::vector<Finding> findings;                // in the order to apply them (ranking.h)
   std::optional<predict::Prediction> together;  // all predicted ones applied; none: fewer than two
-  std::vector<std::string> no_gain;  // "more than 7 workers (<1%)", for the report's "no gain" line
-  std::string no_gain_on;            // "rank 1" of several; "": the job has one
+  UnproposedChanges unproposed;
+  std::string unproposed_on;  // "rank 1" of several; "": the job has one
   std::vector<Limit> limits;
   std::optional<predict::ReplayCheck> replay;  // of the unchanged run, the one that predictions rest on
   std::vector<attribute::StepGroup> groups{};  // ranks that wait for each other in every step

@@ -414,8 +414,10 @@ nlohmann::ordered_json json(const Report& report) {
   result["findings"] = Json::array();
   for (const advise::Finding& found : report.diagnosis.findings) result["findings"].push_back(finding(found));
   result["together"] = prediction(report.diagnosis.together);
-  result["no_gain"] = {{"on", text_or_null(report.diagnosis.no_gain_on)},
-                       {"changes", texts(report.diagnosis.no_gain)}};
+  const std::string& unproposed_on = report.diagnosis.unproposed_on;
+  const advise::UnproposedChanges& unproposed = report.diagnosis.unproposed;
+  result["no_gain"] = {{"on", text_or_null(unproposed_on)}, {"changes", texts(unproposed.no_gain)}};
+  result["may_gain"] = {{"on", text_or_null(unproposed_on)}, {"changes", texts(unproposed.may_gain)}};
   result["limits"] = Json::array();
   for (const advise::Limit& limit : report.diagnosis.limits)
     result["limits"].push_back(clean(limit.sentence));

@@ -168,8 +168,7 @@ void write_places(Layout& layout, const Report& report, const RankAttribution& r
   }
 }
 
-// ---- how the job ended
-// --------------------------------------------------------------------------------------
+// ---- how the job ended -----------------------------------------------------------------------------------
 
 // A process that serves one that trains, as loader workers do and those of torch.compile, which it kills at
 // its end.
@@ -217,8 +216,7 @@ void write_end(Layout& layout, const Report& report, bool all_threads) {
   }
 }
 
-// ---- findings
-// -----------------------------------------------------------------------------------------------
+// ---- findings --------------------------------------------------------------------------------------------
 
 std::string prediction_words(const Layout& layout, const predict::Prediction& p) {
   return fmt::format("{} {} {} {}, {}x ({}{}{}x)", three_digits(p.now), layout.arrow(),
@@ -296,8 +294,7 @@ void write_findings(Layout& layout, const Report& report) {
   layout.labelled("together", prediction_words(layout, *diagnosis.together));
 }
 
-// ---- closing lines
-// ------------------------------------------------------------------------------------------
+// ---- closing lines ---------------------------------------------------------------------------------------
 
 void write_notes(Layout& layout, const Report& report) {
   for (const Finding& finding : report.diagnosis.findings) {
@@ -342,7 +339,7 @@ std::string next_words(const Report& report, const Finding* first) {
   if (first) {
     const std::string where =
         first->fix.location.empty() ? "" : fmt::format(" ({})", advise::short_location(first->fix.location));
-    return fmt::format("make change 1{}, run again and compare", where);
+    return fmt::format("make change 1{}, run again, compare with gpuwatch diff", where);
   }
   if (verdict == "too-short") return "record a longer run";
   if (verdict == "no-training" && advise::ended_early(report.run))
@@ -383,12 +380,17 @@ void write_limits(Layout& layout, const std::vector<advise::Limit>& limits, bool
   layout.labelled(is_first ? "not seen" : "", fmt::format("-v shows {}{}", hidden, is_first ? "" : " more"));
 }
 
+void write_unproposed(Layout& layout, const char* label, const advise::Diagnosis& diagnosis,
+                      const std::vector<std::string>& changes) {
+  const std::string words = joined(changes), &on = diagnosis.unproposed_on;
+  layout.labelled(label, words.empty() || on.empty() ? words : on + ": " + words);
+}
+
 void write_closing(Layout& layout, const Report& report, bool has_steps, bool all_limits) {
   layout.blank();
   write_notes(layout, report);
-  const std::string& on = report.diagnosis.no_gain_on;
-  const std::string no_gain = joined(report.diagnosis.no_gain);
-  layout.labelled("no gain", no_gain.empty() || on.empty() ? no_gain : on + ": " + no_gain);
+  write_unproposed(layout, "may gain", report.diagnosis, report.diagnosis.unproposed.may_gain);
+  write_unproposed(layout, "no gain", report.diagnosis, report.diagnosis.unproposed.no_gain);
   if (has_steps) layout.labelled("confidence", confidence_words(report));
   write_limits(layout, report.diagnosis.limits, all_limits);
   write_next(layout, report);

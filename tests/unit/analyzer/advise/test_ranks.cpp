@@ -62,7 +62,7 @@ TEST(Ranks, TheAdviceIsTheLateRanks) {
     ASSERT_TRUE(first);
     EXPECT_EQ(first->id, "dataloader-workers");
     EXPECT_EQ(first->ranks, std::vector<uint32_t>{uint32_t(late)});
-    EXPECT_EQ(diagnosis.no_gain_on, name);
+    EXPECT_EQ(diagnosis.unproposed_on, name);
     const Finding* straggler = find(diagnosis, "straggler");
     ASSERT_TRUE(straggler);
     EXPECT_FALSE(straggler->is_complaint());  // its cause has a finding

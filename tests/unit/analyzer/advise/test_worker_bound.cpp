@@ -129,7 +129,8 @@ TEST(WorkerBound, IsWhatSharedMemoryHolds) {
   EXPECT_EQ(setting_value(finding->fix.change), "3");
   EXPECT_NE(evidence(*finding, "size of /dev/shm"), nullptr);
   bool is_said = false;
-  for (const std::string& line : small.no_gain) is_said |= line.find("/dev/shm of 64 MiB") != line.npos;
+  for (const std::string& line : small.unproposed.may_gain)
+    is_said |= line.find("/dev/shm of 64 MiB") != line.npos;
   EXPECT_TRUE(is_said);
   const Diagnosis large = diagnose_job(in_shared_memory(4u << 30));
   ASSERT_NE(find(large, "dataloader-workers"), nullptr);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The report's "no gain" line: what a user would try next, and what it would bring. Pure functions.
+// The report's lines "no gain" and "may gain": what a user would try next, and what it would bring. Pure
+// functions.
 #pragma once
 
 #include <optional>
@@ -10,8 +11,8 @@
 
 namespace gpuwatch::advise {
 
-// "more than 7 workers (<1%)". `input`: as recorded, without assumptions; `findings`: of this rank.
-std::vector<std::string> without_gain(const RuleInput& input, const std::vector<Finding>& findings);
+// `input`: as recorded, without assumptions; `findings`: of this rank.
+UnproposedChanges unproposed_changes(const RuleInput& input, const std::vector<Finding>& findings);
 
 // What it means where training waits for data and no finding of the rank says what to do about it.
 std::optional<Limit> stall_without_setting(const RuleInput& input, const std::vector<Finding>& findings);

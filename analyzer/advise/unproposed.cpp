@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "analyzer/advise/no_gain.h"
+#include "analyzer/advise/unproposed.h"
 
 #include <fmt/format.h>
 
@@ -55,12 +55,13 @@ struct Try {
 
 // What a user would try next and what it would bring: the answer that saves the attempt. It holds for the job
 // as it is, with no more than this option changed; what only holds after other changes says so, and what
-// would gain and is not proposed says why.
-class NoGain {
+// may gain and is not proposed says why.
+class Unproposed {
  public:
-  NoGain(const RuleInput& input, const std::vector<Finding>& findings) : input_(input), findings_(findings) {}
+  Unproposed(const RuleInput& input, const std::vector<Finding>& findings)
+      : input_(input), findings_(findings) {}
 
-  std::vector<std::string> list() {
+  UnproposedChanges list() {
     const predict::LoaderSetting all = proposed(input_, findings_, LoaderOption::kNumWorkers).of_all;
     if (all.workers < 1) {
       try_first_workers();
@@ -77,6 +78,8 @@ class NoGain {
   }
 
  private:
+  size_t said() const { return result_.no_gain.size() + result_.may_gain.size(); }
+
   double gain(const predict::LoaderSetting& before, const Try& wanted) const {
     predict::LoaderSetting after = before;
     wanted.edit(after);
@@ -97,17 +100,18 @@ class NoGain {
     if (on_top >= kLeastSpeedup) {
       const std::string why =
           wanted.forbidden_by.empty() ? "the prediction may be off by more" : wanted.forbidden_by;
-      result_.push_back(
-          fmt::format("{} (not proposed, {} expected: {})", wanted.words, gain_words(on_top), why));
+      result_.may_gain.push_back(
+          fmt::format("{} ({} expected; not proposed: {})", wanted.words, gain_words(on_top), why));
     } else if (!wanted.is_asked || !wanted.forbidden_by.empty()) {
       return;
     } else if (alone < kLeastSpeedup && is_of_these_workers(wanted, from)) {
       predict::LoaderSetting after = from.of_option;
       wanted.edit(after);
       const std::string why = predict::limit_words(*input_.loader, after);
-      result_.push_back(fmt::format("{} ({}: {})", wanted.words, gain_words(alone), why));
+      result_.no_gain.push_back(fmt::format("{} ({}: {})", wanted.words, gain_words(alone), why));
     } else {
-      result_.push_back(fmt::format("{} after \"{}\" ({})", wanted.words, from.others, gain_words(on_top)));
+      result_.no_gain.push_back(
+          fmt::format("{} after \"{}\" ({})", wanted.words, from.others, gain_words(on_top)));
     }
   }
 
@@ -132,18 +136,18 @@ class NoGain {
       return fmt::format("more than {} worker{}", count, count == 1 ? "" : "s");
     };
     const int within = std::min(2 * workers, bound.most);
-    const size_t before = result_.size();
+    const size_t before = said();
     if (within > workers)
       add({LoaderOption::kNumWorkers, more_than(workers), [=](auto& more) { more.workers = within; }, ""});
-    if (result_.size() > before && within == 2 * workers) return;
+    if (said() > before && within == 2 * workers) return;
     const int most = std::max(workers, within);
-    const size_t said = result_.size();
+    const size_t within_said = said();
     for (const int beyond : {4 * most, std::max(4 * most, kMostWorkers)}) {
-      if (result_.size() > said) return;
+      if (said() > within_said) return;
       add({LoaderOption::kNumWorkers, more_than(most), [=](auto& more) { more.workers = beyond; },
            bound.cause});
     }
-    if (result_.size() == before)
+    if (said() == before)
       add({LoaderOption::kNumWorkers, more_than(workers), [=](auto& more) { more.workers = 2 * workers; },
            ""});
   }
@@ -154,20 +158,18 @@ class NoGain {
     const auto lengthen = [](int length) {
       return [=](predict::LoaderSetting& setting) { setting.prefetch_factor = length; };
     };
-    const size_t before = result_.size();
+    const size_t before = said();
     if (2 * now < most)
       add({LoaderOption::kPrefetchFactor, fmt::format("prefetch_factor={}", most), lengthen(most), "",
            false});
-    if (result_.size() > before) return;
+    if (said() > before) return;
     add({LoaderOption::kPrefetchFactor, fmt::format("prefetch_factor={}", 2 * now), lengthen(2 * now),
          2 * now <= most ? "" : "every batch ahead takes memory"});
   }
 
   // What none gains alone, all together may.
   void try_all() {
-    if (std::ranges::any_of(result_,
-                            [](const std::string& line) { return line.find("not proposed") != line.npos; }))
-      return;
+    if (!result_.may_gain.empty()) return;
     add({LoaderOption::kNumWorkers, "more workers, a longer buffer and in_order=False together",
          [](predict::LoaderSetting& setting) {
            setting.workers = std::min(2 * setting.workers, kMostWorkers);
@@ -181,20 +183,20 @@ class NoGain {
     if (!input_.facts || input_.facts->io_share() < kReadsAtAll) return;
     const double speedup = speedup_without_reading(input_);
     if (speedup < kLeastSpeedup)
-      result_.push_back(fmt::format("faster storage ({}: reading takes {:.0f}% of making a batch)",
-                                    gain_words(speedup), 100 * input_.facts->io_share()));
+      result_.no_gain.push_back(fmt::format("faster storage ({}: reading takes {:.0f}% of making a batch)",
+                                            gain_words(speedup), 100 * input_.facts->io_share()));
   }
 
   const RuleInput& input_;
   const std::vector<Finding>& findings_;
-  std::vector<std::string> result_;
+  UnproposedChanges result_;
 };
 
 }  // namespace
 
-std::vector<std::string> without_gain(const RuleInput& input, const std::vector<Finding>& findings) {
+UnproposedChanges unproposed_changes(const RuleInput& input, const std::vector<Finding>& findings) {
   if (!input.loader || input.loader_check.trust() == predict::Trust::kCeilingOnly) return {};
-  return NoGain(input, findings).list();
+  return Unproposed(input, findings).list();
 }
 
 std::optional<Limit> stall_without_setting(const RuleInput& input, const std::vector<Finding>& findings) {
