@@ -1,18 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/cli/analyze.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/io/user_error.h"
 #include "analyzer/model/build.h"
 #include "analyzer/report/report.h"
+#include "analyzer/timeline/perfetto.h"
 
 namespace gpuwatch::cli {
 namespace {
@@ -45,6 +50,21 @@ void keep_steps(RankAttribution& rank, StepRange range) {
                 [&](const attribute::Slice& slice) { return slice.begin < first || slice.end > last; });
 }
 
+// Readable by its owner alone, as traces are: it has the names and paths that they have.
+void write_timeline(const model::Run& run, const std::vector<RankAttribution>& ranks,
+                    const std::string& path) {
+  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  if (file < 0)
+    throw io::UserError(fmt::format("--perfetto {}: cannot be written: {}", io::printable(path),
+                                    std::generic_category().message(errno)));
+  ::close(file);
+  std::ofstream out(path, std::ios::binary);
+  timeline::write_perfetto(run, ranks, out);
+  if (!out.flush())
+    throw io::UserError(fmt::format("--perfetto {}: could not be written to its end; is the disk full?",
+                                    io::printable(path)));
+}
+
 }  // namespace
 
 StepRange parse_steps(const std::string& text) {
@@ -72,11 +92,14 @@ std::string analyze(const AnalyzeOptions& options, report::TextStyle style) {
   if (steps)
     for (RankAttribution& rank : ranks) keep_steps(rank, *steps);
   advise::Diagnosis diagnosis = advise::diagnose(run, ranks);
+  if (!options.perfetto.empty()) write_timeline(run, ranks, options.perfetto);
   report::Report report{run, ranks, diagnosis, GPUWATCH_VERSION};
   // Invalid UTF-8 cannot occur (all text is made printable); should it, a replacement beats an exception.
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
   if (options.json) return report::json(report).dump(2, ' ', false, kReplace) + "\n";
-  return report::text(report, style);
+  if (options.perfetto.empty()) return report::text(report, style);
+  return report::text(report, style) +
+         fmt::format("timeline   {}, for https://ui.perfetto.dev\n", io::printable(options.perfetto));
 }
 
 }  // namespace gpuwatch::cli

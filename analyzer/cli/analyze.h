@@ -21,6 +21,7 @@ struct AnalyzeOptions {
   std::string steps;  // "A:B", "" for all
   bool is_verbose = false;
   bool shows_kernels = false;
+  std::string perfetto;  // file for the timeline; "": none
 };
 
 StepRange parse_steps(const std::string& text);

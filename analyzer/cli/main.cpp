@@ -80,6 +80,8 @@ struct Commands {
         "--kernels", analyze.shows_kernels,
         "show what kind of work the GPU did, the kernels that took most of its time, and "
         "how far the host was ahead");
+    analyze_command->add_option("--perfetto", analyze.perfetto,
+                                "also write the timeline to this file, for https://ui.perfetto.dev");
 
     predict_command = app.add_subcommand("predict", "predict the step time with another loader setting");
     predict_command->add_option("trace", predict.traces,
