@@ -181,8 +181,14 @@ std::optional<OwnData> own_data(const RuleInput& input) {
     return data;
   }
   put_producer(input, spans, wall_ns, data);
-  // A thread that computes may as well write a checkpoint.
-  return cause_of(data) == OwnDataCause::kComputes ? std::nullopt : std::optional(data);
+  if (cause_of(data) != OwnDataCause::kComputes) return data;
+  // A thread that computes may as well write a checkpoint, unless it is waited for where data comes from.
+  const auto for_data = model::own_input(input.run, input.process, spans, model::awaited_data_code);
+  if (!for_data || for_data->share.low < kLeastOwnData) return std::nullopt;
+  data.share = for_data->share;
+  data.function = for_data->function;
+  data.line = for_data->line;
+  return data;
 }
 
 std::string own_data_words(const RuleInput& input) {

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "analyzer/model/pipe_reader.h"
+
 namespace gpuwatch::attribute {
 
 using model::HostCall;
@@ -77,7 +79,10 @@ void CpuJob::fill_wait(Tiling& tiling, Ns end, uint32_t call) {
       continue;
     }
     Cause cause{otherwise, thread_, call};
-    if (reads_input(op_class)) cause.category = Category::InputIo;
+    if (reads_input(op_class))
+      cause.category = model::reads_pipe(view_.thread(producer), view_.call(producer, stretch.call))
+                           ? Category::InputUnknown  // another process makes it
+                           : Category::InputIo;
     if (pauses(op_class)) cause.category = Category::InputWait;
     tiling.fill(std::min(stretch.end, end), cause);
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/attribute/sync_stall.h"
+#include "analyzer/model/pipe_reader.h"
 
 namespace gpuwatch::attribute {
 namespace {
@@ -31,7 +32,7 @@ Category category_of_open(const ProcessView& view, uint32_t thread, uint32_t cal
 }
 
 // f_type of statfs for descriptors that are no files.
-constexpr uint32_t kPipe = 0x50495045;
+constexpr uint32_t kPipe = model::kPipeFilesystem;
 constexpr uint32_t kSocket = 0x534f434b;
 
 // Whoever reads from a pipe waits for another process, an environment for example, and not for storage.

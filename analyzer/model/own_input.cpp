@@ -74,9 +74,16 @@ const StackFrame* iterated_library(const std::vector<StackFrame>& frames) {
   return nullptr;
 }
 
-}  // namespace
+bool reads_socket(const std::vector<StackFrame>& frames) {
+  return !frames.empty() &&
+         (frames.front().file.ends_with("/socket.py") || frames.front().file.ends_with("/ssl.py"));
+}
 
-std::optional<DataCode> data_code(const std::vector<StackFrame>& frames) {
+bool waits_for_the_program(const std::vector<StackFrame>& frames) {
+  return waits_for_a_result(frames) && !reads_socket(frames);
+}
+
+std::optional<DataCode> made_or_awaited(const std::vector<StackFrame>& frames) {
   if (runs_in_model(frames)) return std::nullopt;
   const auto line = std::ranges::find_if(frames, is_users);
   const auto outermost = std::find_if(frames.rbegin(), frames.rend(), makes_data);
@@ -84,6 +91,18 @@ std::optional<DataCode> data_code(const std::vector<StackFrame>& frames) {
   const StackFrame* library = iterated_library(frames);
   if (!library) return std::nullopt;
   return DataCode{*library, line != frames.end() ? *line : *library};
+}
+
+}  // namespace
+
+// A generator around `queue.get()` was in 58% of the samples of a job whose data a thread fetched: "the
+// training thread itself makes the data" stood there, and one more such thread gained 2.06 times.
+std::optional<DataCode> data_code(const std::vector<StackFrame>& frames) {
+  return waits_for_the_program(frames) ? std::nullopt : made_or_awaited(frames);
+}
+
+std::optional<DataCode> awaited_data_code(const std::vector<StackFrame>& frames) {
+  return waits_for_the_program(frames) ? made_or_awaited(frames) : std::nullopt;
 }
 
 std::optional<DataCode> awaiting_code(const std::vector<StackFrame>& frames) {

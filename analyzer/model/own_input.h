@@ -19,6 +19,9 @@ struct DataCode {
   StackFrame line;      // the innermost line of the script's; `function` where no frame is the script's
 };
 std::optional<DataCode> data_code(const std::vector<StackFrame>& frames);
+// In such code, waiting in a queue's get(), a future's result() or a pool's: another thread or process of the
+// program makes the data, and data_code() has none. What a socket brings, nothing else of the program makes.
+std::optional<DataCode> awaited_data_code(const std::vector<StackFrame>& frames);
 // Where it waits, by Python's own means, for what another thread or process makes (waits_for_a_result).
 std::optional<DataCode> awaiting_code(const std::vector<StackFrame>& frames);
 
@@ -28,7 +31,7 @@ struct OwnInput {
   StackFrame function, line;  // that most of it was in
 };
 
-// Samples within `intervals` (sorted, disjoint) in what `find` finds, one of the two above. nullopt with
+// Samples within `intervals` (sorted, disjoint) in what `find` finds, one of those above. nullopt with
 // fewer than kLeastStackSamples, or without such code.
 using FindDataCode = std::optional<DataCode> (*)(const std::vector<StackFrame>&);
 std::optional<OwnInput> own_input(const Run& run, const Process& process,

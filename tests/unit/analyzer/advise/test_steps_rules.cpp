@@ -272,6 +272,27 @@ TEST(InputOwnCode, SaysWhoIsWaitedFor) {
   EXPECT_NE(summary(OpClass::Read, Category::InputIo, true).find("Read ahead"), std::string::npos);
 }
 
+// multiprocessing.Pool: the training thread waits on a condition of the thread that reads the pool's pipe.
+TEST(InputOwnCode, AThreadThatReadsAPipePassesOnWhatProcessesMake) {
+  OwnLoop training(std::vector<double>(100, 20));
+  test::set_shares(training.job, {{Category::InputUnknown, 0.8}});
+  model::Thread handler;
+  attribute::RankAttribution& rank = training.job.rank();
+  rank.slices.clear();
+  for (uint32_t i = 0; i < 100; ++i) {
+    training.call(i, OpClass::Wait, 1, 16, kQueueStack);
+    const Ns begin = training.step(i).begin + kMs;
+    rank.slices.push_back({begin, begin + 16 * kMs, Category::InputUnknown, 0, i});
+    handler.io_details.push_back(trace::IoDetail(1000, 5, 0, 0x50495045));
+    handler.calls.push_back({begin, begin + 15 * kMs, 0, 0, i, 0, OpClass::Read, 0});
+  }
+  training.job.process().threads.push_back(handler);
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "input-own-code");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->title.find("the processes"), std::string::npos) << finding->title;
+}
+
 TEST(InputOwnCode, ALoadersWaitsAreTheLoaders) {
   test::Job job = test::make_loader_job({.workers = 1});
   test::set_shares(job, {{Category::InputTransform, 0.8}});

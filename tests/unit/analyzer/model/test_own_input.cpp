@@ -129,5 +129,24 @@ TEST_F(OwnInputTest, NeedsTenSamples) {
   EXPECT_FALSE(seen(kBatches, kMain, 90));
 }
 
+// "for batch in feed()", where feed() takes what a thread or a pool makes. What a socket brings it reads
+// itself.
+TEST(DataCode, IsNotWhereItWaitsForTheProgram) {
+  const std::string loop = "/home/a/train.py:26 feed*\n/home/a/train.py:41 main";
+  for (const char* wait :
+       {"/usr/lib/python3.11/threading.py:327 Condition.wait\n/usr/lib/python3.11/queue.py:171 "
+        "Queue.get\n",
+        "/usr/lib/python3.11/threading.py:327 Condition.wait\n"
+        "/usr/lib/python3.11/multiprocessing/pool.py:768 ApplyResult.get\n",
+        "/usr/lib/python3.11/multiprocessing/connection.py:395 Connection._recv\n"}) {
+    EXPECT_FALSE(code_in(wait + loop)) << wait;
+    const auto awaited = awaited_data_code(frames_of(wait + loop));
+    ASSERT_TRUE(awaited) << wait;
+    EXPECT_EQ(awaited->function.function, "feed");
+  }
+  EXPECT_TRUE(code_in("/usr/lib/python3.11/socket.py:706 SocketIO.readinto\n" + loop));
+  EXPECT_FALSE(awaited_data_code(frames_of(loop)));
+}
+
 }  // namespace
 }  // namespace gpuwatch::model

@@ -76,5 +76,20 @@ TEST(Producers, AreNoThreadsOfTheDriver) {
   EXPECT_GT(found->busy_share, 0.95);
 }
 
+// A pool's processes make the batches; a thread reads them from its pipe, and more of these gain nothing.
+TEST(Producers, AreNoThreadsThatPassOnWhatProcessesMake) {
+  constexpr uint32_t kPipe = 0x50495045, kFile = 0xef53;
+  const auto reader_of = [](uint32_t filesystem) {
+    Others reader(1);
+    for (int i = 0; i < kSteps; ++i) {
+      reader[0].io_details.push_back(trace::IoDetail(1000, 5, 0, filesystem));
+      reader[0].calls.push_back({i * kStep, i * kStep + kWait, 0, 0, uint32_t(i), 1, OpClass::Read, 0});
+    }
+    return reader;
+  };
+  ASSERT_TRUE(producers_with(5 * kMs, reader_of(kFile)));
+  EXPECT_FALSE(producers_with(5 * kMs, reader_of(kPipe)));
+}
+
 }  // namespace
 }  // namespace gpuwatch::predict
