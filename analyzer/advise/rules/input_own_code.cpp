@@ -64,20 +64,27 @@ Waits find_waits(const RuleInput& input) {
   return waits;
 }
 
-// The thread that ends such a wait only passes on what a process sent.
-bool is_from_processes(const RuleInput& input) {
-  constexpr double kLeastOfStep = 0.2;  // as of a loader's threads (extract_producers.cpp)
+// The thread that ends such a wait only passes on what a process sent: it is blocked in reading a pipe for
+// most of it. One that forwards what the job prints reads now and then.
+bool is_from_processes(const RuleInput& input, double lost) {
+  constexpr double kMostOfIt = 0.5;
   const auto& steps = input.rank.steps;
-  if (input.producers || steps.empty()) return false;
+  if (steps.empty()) return false;
   const model::TimeSpan recorded{steps.front().step.begin, steps.back().step.end};
   return std::ranges::any_of(input.process.threads, [&](const model::Thread& thread) {
     const bool is_training = &thread == &input.process.threads[input.process.training_thread];
     const auto reads = std::ranges::count_if(
         thread.calls, [&](const model::HostCall& call) { return model::reads_pipe(thread, call); });
-    // A thread that forwards what the job prints reads now and then.
     return !is_training && 2 * size_t(reads) >= steps.size() &&
-           model::pipe_share(thread, recorded) >= kLeastOfStep;
+           model::pipe_share(thread, recorded) >= kMostOfIt * lost;
   });
+}
+
+// The threads that make the data sleep, or wait for storage or a server, most of the time: the GIL is free.
+bool makers_wait(const RuleInput& input) {
+  constexpr double kMostOfIt = 0.5;
+  const double waits = input.rank.share(Category::InputWait) + input.rank.share(Category::InputIo);
+  return waits >= kMostOfIt * input.rank.share(Group::Input);
 }
 
 std::string title(Source source, const std::string& stall) {
@@ -122,14 +129,18 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const double lost = input.rank.share(Group::Input) * input.input_factor;
   if (lost < kLeastShare) return std::nullopt;
   const Waits waits = find_waits(input);
-  const bool is_passed_on = waits.source() == Source::kThreads && is_from_processes(input);
+  const bool is_passed_on = waits.source() == Source::kThreads && is_from_processes(input, lost);
   const Source source = is_passed_on ? Source::kProcesses : waits.source();
   Finding finding = make_finding(kInputOwnCode, input, lost);
   finding.title = title(source, stall_words(input, lost));
   finding.evidence = {{"data stall", 100 * lost, "% of the step"},
                       {"data stall", lost * input.rank.mean_step_ms(), "ms a step"},
                       {"available", double(process.cpu_count), "CPU cores"}};
-  const Advice change = advice(source, process);
+  const Advice change =
+      source == Source::kThreads && makers_wait(input)
+          ? Advice{"Let more threads make the data: these wait most of that time, and do not compute",
+                   "more threads"}
+          : advice(source, process);
   finding.fix.change = NamedChange{"data loading", change.value};
   finding.fix.summary = change.summary;
   if (waits.call != model::kNone)

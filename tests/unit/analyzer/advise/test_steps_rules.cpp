@@ -266,6 +266,7 @@ TEST(InputOwnCode, SaysWhoIsWaitedFor) {
   };
   EXPECT_NE(summary(OpClass::Wait, Category::InputTransform, true).find("share the GIL"), std::string::npos);
   EXPECT_NE(summary(OpClass::Wait, Category::InputTransform, false).find("more threads"), std::string::npos);
+  EXPECT_NE(summary(OpClass::Wait, Category::InputWait, true).find("more threads"), std::string::npos);
   EXPECT_NE(summary(OpClass::Read, Category::InputUnknown, true).find("more processes"), std::string::npos);
   EXPECT_NE(summary(OpClass::Receive, Category::InputIo, true).find("several batches ahead"),
             std::string::npos);
