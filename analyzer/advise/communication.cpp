@@ -36,6 +36,10 @@ double exposed_share(const RuleInput& input, const attribute::Communication& com
   return double(communication.exposed_ns) / double(input.rank.wall_ns) - waiting_for_ranks(input);
 }
 
+double ceiling_without_exchange(const RuleInput& input, double waiting) {
+  return ceiling_without(input, std::min(2 * waiting, kMostShare));
+}
+
 double ceiling_without_communication(const RuleInput& input, double exposed) {
   if (!input.assumed_streams) return 1 / (1 - std::min(exposed, kMostShare));
   predict::StreamReplayInput changed = *input.assumed_streams;

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <map>
 
-#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/communication.h"
 #include "analyzer/advise/kernel_gains.h"
 #include "analyzer/advise/rule.h"
@@ -125,7 +124,7 @@ std::optional<Finding> on_host(const RuleInput& input) {
     finding.fix.change = NamedChange{"no_sync", "True"};
     finding.fix.summary += " (all but the last of a step in model.no_sync())";
   }
-  finding.ceiling_speedup = ceiling_without(input, share);
+  finding.ceiling_speedup = ceiling_without_exchange(input, share);
   return finding;
 }
 

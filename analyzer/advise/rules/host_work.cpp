@@ -348,7 +348,8 @@ void describe_library(Finding& finding, const RuleInput& input, const model::Scr
   finding.title = fmt::format("Host work: the training thread spends {:.0f}% {} in {}, not in the model",
                               100 * share, of, library);
   finding.fix.summary =
-      fmt::format("Move the work in {} to {}, or run it every 50 steps", library, another_process(input));
+      fmt::format("Run the work in {} every 50 steps, or, if it needs nothing of the model, in {}", library,
+                  another_process(input));
 }
 
 // Without steps nothing tells the loop from the rest of the program.

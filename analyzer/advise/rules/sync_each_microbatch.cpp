@@ -154,7 +154,7 @@ void settle_on_host(Finding& finding, const RuleInput& input, const HostCalls& w
         "computing takes as long as before: the threads that exchange gradients also took cores from it, so "
         "more may be gained");
   else
-    finding.ceiling_speedup = ceiling_without(input, share);
+    finding.ceiling_speedup = ceiling_without_exchange(input, share);
 }
 
 void settle(Finding& finding, const RuleInput& input, const Exchanges& found, double share) {

@@ -124,6 +124,8 @@ TEST(SyncEachMicrobatch, IsSeenWhereTheHostWaitsForOtherRanks) {
   ASSERT_TRUE(rest);
   EXPECT_NEAR(rest->lost_share, 0.1, 0.02);
   EXPECT_EQ(rest->fix.summary.find("no_sync"), std::string::npos);
+  // What goes with an exchange is up to twice what is waited for it.
+  EXPECT_NEAR(rest->ceiling_speedup.value_or(0), 1 / (1 - 2 * 0.1), 0.03);
 }
 
 TEST(SyncEachMicrobatch, IsSilentWhereTheHostWaitsOnceAStep) {
