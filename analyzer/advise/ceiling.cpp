@@ -22,9 +22,8 @@ double bounded(double share, double now_ms, double least_ms) {
 
 // Of the step as it is after other changes, where `share` is of the recorded one: a loader's took some of it.
 double share_left(const RuleInput& input, double share) {
-  const double recorded_ms = input.rank.mean_step_ms();
-  if (input.now_ms <= 0 || input.now_ms >= recorded_ms) return share;
-  return std::clamp(share * input.input_factor * recorded_ms / input.now_ms, 0.0, kMostShare);
+  const bool is_changed = input.now_ms > 0 && input.now_ms < input.rank.mean_step_ms();
+  return is_changed ? share_of_now(input, share * input.input_factor) : share;
 }
 
 // Of an operation on several threads, what it takes at least where they are awake. They fall asleep while
@@ -40,6 +39,12 @@ double awake_part(const RuleInput& input, double slept_ms) {
 }
 
 }  // namespace
+
+double share_of_now(const RuleInput& input, double share) {
+  const double recorded_ms = input.rank.mean_step_ms();
+  if (input.now_ms <= 0 || input.now_ms >= recorded_ms) return share;
+  return std::clamp(share * recorded_ms / input.now_ms, 0.0, kMostShare);
+}
 
 double rest_without_input(const RuleInput& input, double removed) {
   const double slept_ms = std::max(removed, 0.0) * input.rank.mean_step_ms();

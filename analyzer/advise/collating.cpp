@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "analyzer/advise/input_facts.h"
 #include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
@@ -13,7 +14,7 @@ namespace {
 
 using Frames = std::vector<model::StackFrame>;
 
-constexpr double kMost = 0.5;        // of the samples: the rest is elsewhere
+constexpr double kMost = 0.5;        // of the samples, or of making a batch: the rest is elsewhere
 constexpr double kHardlyElse = 0.8;  // of making a batch: workers hardly do anything else
 
 // Where the training thread collates itself.
@@ -87,6 +88,16 @@ std::vector<const model::WorkerStack*> collating_samples(const RuleInput& input,
 }
 
 }  // namespace
+
+double collating_share(const RuleInput& input) {
+  const InputFacts* facts = input.facts;
+  return facts && facts->fetch_ns > 0 ? facts->collate_ns / facts->fetch_ns : 0;
+}
+
+double collating_mostly(const RuleInput& input) {
+  const double share = collating_share(input);
+  return share >= kMost ? share : 0;
+}
 
 Collating seen_collating(const RuleInput& input, double share) {
   Collating collating;

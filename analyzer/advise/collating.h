@@ -16,6 +16,12 @@ struct Collating {
   bool is_default = false;                  // PyTorch's own, with nothing of the script in it
 };
 
+// Of the time to make a batch; 0 where that was not seen.
+double collating_share(const RuleInput& input);
+
+// The same where it is most of it, else 0. Then cheaper samples are not what to begin with.
+double collating_mostly(const RuleInput& input);
+
 // `share`: of the time to make a batch.
 Collating seen_collating(const RuleInput& input, double share);
 

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "analyzer/advise/collating.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/script_work.h"
 #include "analyzer/model/stacks.h"
@@ -77,7 +78,8 @@ CostlyFunction costly_function(const RuleInput& input) {
   } else {
     const auto loader = uint32_t(configured - input.process.loaders.data());
     const model::WorkerActivity activity = model::worker_activity(input.run, input.process, loader);
-    if (activity.stack_samples >= kLeastSamples) {
+    // Most of these samples are collate_fn's, where that takes most of a batch.
+    if (activity.stack_samples >= kLeastSamples && collating_mostly(input) == 0) {
       put(function, activity.functions.front());
       function.decoding = activity.decoding_share;
     }

@@ -97,6 +97,13 @@ bool fills_cores(const RuleInput& input, const MachineUse& use) {
   return use.job_cores >= kFullCores * cores_of_rank(input) * input.ranks_on_host;
 }
 
+double worker_share_of_cores(const RuleInput& input, const MachineUse& use) {
+  if (!input.loader || !fills_cores(input, use) || use.worker_cores < kLeastOfCpu * use.job_cores) return 0;
+  const bool is_one_thread = input.loader->think_cores_known && input.loader->think_cores <= 1;
+  const double of_rank = is_one_thread ? 1 : cores_of_rank(input);
+  return std::max(0.0, 1 - (use.job_cores - use.worker_cores) / (of_rank * input.ranks_on_host));
+}
+
 double cpu_quota(const model::Process& process) {
   return std::max(0.0, number_fact(process, "cpu_quota"));
 }

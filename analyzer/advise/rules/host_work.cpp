@@ -319,12 +319,13 @@ void settle_sampled(Finding& finding, const RuleInput& input, const model::Scrip
     return;
   }
   finding.prediction.reset();
-  finding.ceiling_speedup = ceiling_without(input, work.share.high * computes);
+  finding.ceiling_speedup = ceiling_without(input, share_of_now(input, work.share.high * computes));
 }
 
 // Written as a few operations on whole tensors the work takes an unknown part of its time, and where it
 // belongs to the loss its part of the backward pass goes, too: no prediction, and a bound that has both.
-void describe_own_lines(Finding& finding, const model::ScriptWork& work, double share, double of_step) {
+void describe_own_lines(Finding& finding, const RuleInput& input, const model::ScriptWork& work, double share,
+                        double of_step) {
   const bool has_name = !work.caller.function.empty() && work.caller.function.front() != '<';
   const std::string function = has_name ? io::printable(work.caller.function)
                                         : io::printable(work.caller.location());  // "<module>", "<lambda>"
@@ -338,7 +339,8 @@ void describe_own_lines(Finding& finding, const model::ScriptWork& work, double 
       "run "
       "it every 50 steps",
       function);
-  finding.ceiling_speedup = 1 / (1 - std::min(0.99, (work.share.high + work.backward.share) * of_step));
+  const double most = share_of_now(input, (work.share.high + work.backward.share) * of_step);
+  finding.ceiling_speedup = 1 / (1 - std::min(0.99, most));
   finding.may_have_to_stay = true;  // an environment, or a loop that stands for a model
 }
 
@@ -383,7 +385,7 @@ std::optional<Finding> seen_at_work(const RuleInput& input) {
   if (!has_steps) return in_program(input, *work, std::move(finding));
   finding.evidence.push_back({"such work", ms, "ms a step"});
   if (work->library.empty()) {
-    describe_own_lines(finding, *work, share, of_step);
+    describe_own_lines(finding, input, *work, share, of_step);
   } else {
     describe_library(finding, input, *work, share, "of each step");
     settle_sampled(finding, input, *work);

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/collating.h"
 #include "analyzer/advise/costly_function.h"
 #include "analyzer/advise/costly_stage.h"
 #include "analyzer/advise/input_facts.h"
@@ -30,7 +31,6 @@ constexpr double kLeastLeftWait = 0.10;
 constexpr double kLeastCpuShare = 0.70;
 constexpr double kLeastOfWait = 0.5;
 constexpr double kMostOfStep = 0.5;
-constexpr double kLeastOfCpu = 1.0 / 3;
 
 constexpr Threshold kThresholds[] = {
     {"what transforms still cost with a worker on every core", kLeastLeftWait, "of the step",
@@ -63,14 +63,11 @@ bool is_most_of_the_stall(const attribute::RankAttribution& rank) {
   return transforms >= kLeastOfWait * rank.share(attribute::Group::Input);
 }
 
-// Of the step, what training would save if the cores were its own: where workers and training fill them, it
-// hardly waits, and computes as much more slowly as they take of them. Workers of a job on two cores took 0.8
-// of them; training waited for data 8% of the step, and was 1.65 times as fast without their work.
+// Of the step, what making samples takes from training where workers and training fill the cores. Where
+// collate_fn takes most of a batch, what it takes is collate-cost's: padding lists was 92% of it, and
+// "Make __getitem__ cheaper" came first.
 double share_of_cores(const RuleInput& input, const MachineUse& use) {
-  if (!fills_cores(input, use) || use.worker_cores < kLeastOfCpu * use.job_cores) return 0;
-  const bool is_one_thread = input.loader->think_cores_known && input.loader->think_cores <= 1;
-  const double of_rank = is_one_thread ? 1 : cores_of_rank(input);
-  return std::max(0.0, 1 - (use.job_cores - use.worker_cores) / (of_rank * input.ranks_on_host));
+  return worker_share_of_cores(input, use) * (1 - collating_mostly(input));
 }
 
 // The loader with the workers that are best for it, where those are more than it has and expected to gain.
@@ -234,8 +231,8 @@ void describe(Finding& finding, const RuleInput& input, const predict::BatchCost
   finding.fix.change = NamedChange{"transforms", ""};
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
-  finding.ceiling_speedup =
-      ceiling_without_input(input, input.rank.share(attribute::Group::Input) - draw_share(input));
+  finding.ceiling_speedup = ceiling_without_input(
+      input, (input.rank.share(attribute::Group::Input) - draw_share(input)) * (1 - collating_mostly(input)));
 }
 
 // A pixel's neighbourhood of a compressed scene, a crop of a volume, a row of a file: the rest of what is

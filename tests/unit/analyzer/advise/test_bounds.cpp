@@ -37,6 +37,19 @@ TEST(Bounds, LeaveTheTimeThatThreadsNeedToWakeUp) {
   EXPECT_NEAR(ceiling_without_input(input_of(job), 0.05), 1 / 0.95, 0.01) << "sleeps of 5 ms";
 }
 
+// A loop of the script's stays as long when workers shorten the step around it.
+TEST(Bounds, OfWhatOtherChangesLeaveAreOfTheShorterStep) {
+  const test::Job job = test::make_loader_job({.workers = 0, .batches = 100});
+  RuleInput input = input_of(job);
+  const double recorded_ms = input.now_ms;
+  EXPECT_NEAR(share_of_now(input, 0.15), 0.15, 1e-9);
+  input.now_ms = recorded_ms / 2;
+  EXPECT_NEAR(share_of_now(input, 0.15), 0.3, 1e-9);
+  EXPECT_LE(share_of_now(input, 0.9), 0.99);
+  input.now_ms = 2 * recorded_ms;
+  EXPECT_NEAR(share_of_now(input, 0.15), 0.15, 1e-9);
+}
+
 // 10 ms of training after 50 of waiting, on both of two cores: awake, it does not keep 8 workers from 7.5 ms
 // a step.
 TEST(Bounds, OfMoreWorkersAreNotThoseOfThreadsThatWakeUp) {

@@ -50,6 +50,8 @@ TEST(Collating, OfSamplesThatDifferInLengthFillsOneArray) {
   EXPECT_TRUE(found->fix.summary.starts_with("Fill one array per batch in collate_lists instead of lists"))
       << found->fix.summary;
   EXPECT_EQ(found->fix.location, "/home/a/train.py:39");
+  EXPECT_FALSE(found->prediction) << "what filling it takes is not known";
+  EXPECT_GE(*found->ceiling_speedup, found->too_wide ? found->too_wide->speedup.high : 1);
 }
 
 TEST(Collating, OfSamplesOfOneLengthIsAStack) {
@@ -58,6 +60,7 @@ TEST(Collating, OfSamplesOfOneLengthIsAStack) {
   EXPECT_EQ(found->fix.summary,
             "Return tensors of one shape from the dataset, so that Pairs.__call__ is a single torch.stack");
   EXPECT_EQ(found->fix.location, "/home/a/train.py:12");
+  EXPECT_TRUE(found->prediction);
 }
 
 // The line to change is the script's that called it.

@@ -227,6 +227,46 @@ TEST(FullCores, AreTheTransformsNotTheWorkers) {
   EXPECT_EQ(find(job_with(1.9, 0.5), "input-decode"), nullptr) << "most is training's";
 }
 
+// A batch of two tensors arrived 45 ms after it was made, of which sending it computed 2.9: it waited for the
+// GIL of a worker that made the next one, and was said to be lists and strings.
+TEST(CollateCost, OfPicklingNeedsTheCpuTimeOfIt) {
+  const auto job_with = [](double worker_cores) {
+    test::Job job = test::make_loader_job({.batches = 200, .service_ms = [](size_t) { return 30.0; }});
+    for (model::Batch& batch : job.process().epochs[0].batches) batch.fetch.end -= 15'000'000;
+    test::set_shares(job, {{attribute::Category::InputTransfer, 0.5}});
+    sample(job, {.job_cores = 1 + worker_cores, .worker_cores = worker_cores});
+    return diagnose_job(job);
+  };
+  EXPECT_NE(find(job_with(0.4), "collate-cost"), nullptr) << "12 of 15 ms";
+  EXPECT_EQ(find(job_with(0.1), "collate-cost"), nullptr) << "3 of 15 ms";
+}
+
+// "Make __getitem__ cheaper" came first where padding in collate_fn was 92% of what the workers did.
+TEST(FullCores, AreCollatingWhereThatIsMostOfABatch) {
+  const auto job_with = [](Ns collate_ns) {
+    test::Job job =
+        test::make_loader_job({.workers = 2,
+                               .batches = 400,
+                               .cpu_count = 2,
+                               .cpu_share = 1,
+                               .service_ms = [](size_t) { return 8.0; },
+                               .think_ms = [](size_t) { return 10.0; },
+                               .describe = [=](model::Batch& batch) { batch.collate_ns = collate_ns; }});
+    sample(job, {.cores = 2, .job_cores = 1.9, .worker_cores = 0.8, .run_delay_s = 0.3});
+    return diagnose_job(job);
+  };
+  const Diagnosis collating = job_with(7'400'000);
+  EXPECT_EQ(find(collating, "input-decode"), nullptr);
+  const Finding* collate = find(collating, "collate-cost");
+  ASSERT_NE(collate, nullptr);
+  EXPECT_NEAR(collate->lost_share, 7.4 / 8 * (1 - 1.1 / 2), 0.01);
+  EXPECT_GE(*collate->ceiling_speedup, 2 / 1.1 - 0.01);
+  EXPECT_NE(collate->title.find("take 0.8 of the 1.9 CPU cores"), std::string::npos) << collate->title;
+  const Diagnosis samples = job_with(1'000'000);
+  EXPECT_NE(find(samples, "input-decode"), nullptr);
+  EXPECT_EQ(find(samples, "collate-cost"), nullptr);
+}
+
 TEST(MemoryPressureHost, ByPressureOrBySwapping) {
   const Diagnosis pressed = diagnose_job(training({.memory_stall_s = 0.25}));
   const Finding* finding = find(pressed, "memory-pressure-host");
