@@ -146,11 +146,20 @@ std::optional<Finding> framework_loader(const RuleInput& input, double lost) {
   return finding;
 }
 
+// Threads that compute in Python take turns at the GIL, and more of them make no more data. What runs in C
+// without it is not seen: then `input-own-code` proposes processes, with a bound.
+bool may_hold_gil(const RuleInput& input) {
+  constexpr double kMostOfIt = 0.5;
+  const predict::BatchCost& cost = input.producers->loader.epochs.front().batches.front();
+  return input.process.facts.contains("python") && cost.cpu_ns > kMostOfIt * cost.service_ns;
+}
+
 std::optional<Finding> program_threads(const RuleInput& input, double lost) {
   const predict::ProducerReplayInput& producers = *input.producers;
   constexpr double kBusyProducers = 0.9;
   if (producers.busy_share < kBusyProducers)
     return std::nullopt;  // they wait themselves, for something that more of them would wait for too
+  if (may_hold_gil(input)) return std::nullopt;
   predict::LoaderSetting setting = producers.loader.setting;
   int now = setting.workers;
   double without_wait_ms = std::max(input.input_floor_ms(), 1e-3);

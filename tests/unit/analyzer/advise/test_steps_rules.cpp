@@ -294,6 +294,37 @@ TEST(InputOwnCode, AThreadThatReadsAPipePassesOnWhatProcessesMake) {
   EXPECT_NE(finding->title.find("the processes"), std::string::npos) << finding->title;
 }
 
+// A thread with a queue: asleep (a server, a disk) more of them gain as predicted. Computing in Python they
+// share the GIL.
+TEST(InputOwnCode, MoreThreadsThatComputeInPythonAreNotPredicted) {
+  const auto diagnosis_with = [](double sleeping_ms, bool is_python) {
+    OwnLoop training(std::vector<double>(100, 20));
+    if (!is_python) training.job.process().facts.erase("python");
+    test::set_shares(training.job, {{Category::InputTransform, 0.8}});
+    model::Thread maker;
+    attribute::RankAttribution& rank = training.job.rank();
+    rank.slices.clear();
+    for (uint32_t i = 0; i < 100; ++i) {
+      training.call(i, OpClass::Wait, 1, 16, kQueueStack);
+      const Ns begin = training.step(i).begin;
+      rank.slices.push_back({begin + kMs, begin + 17 * kMs, Category::InputTransform, 0, i});
+      const auto slept = Ns(sleeping_ms * kMs);
+      maker.calls.push_back({begin + kMs, begin + kMs + slept, 0, 0, model::kNone, 0, OpClass::Sleep, 0});
+      maker.calls.push_back(
+          {begin + 17 * kMs, begin + 17 * kMs + 1000, 0, 0, model::kNone, 0, OpClass::Wait, 0});
+    }
+    training.job.process().threads.push_back(maker);
+    return training.diagnose();
+  };
+  EXPECT_NE(find(diagnosis_with(15, true), "dataloader-workers"), nullptr);
+  EXPECT_NE(find(diagnosis_with(1, false), "dataloader-workers"), nullptr);
+  const Diagnosis computing = diagnosis_with(1, true);
+  EXPECT_EQ(find(computing, "dataloader-workers"), nullptr);
+  const Finding* finding = find(computing, "input-own-code");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(finding->fix.summary.starts_with("Make the data in a DataLoader")) << finding->fix.summary;
+}
+
 TEST(InputOwnCode, ALoadersWaitsAreTheLoaders) {
   test::Job job = test::make_loader_job({.workers = 1});
   test::set_shares(job, {{Category::InputTransform, 0.8}});
