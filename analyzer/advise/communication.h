@@ -27,7 +27,8 @@ double exposed_share(const RuleInput& input, const attribute::Communication& com
 // Of an exchange on the host (Gloo, MPI). With the waiting goes what it takes from computing: copies of each
 // gradient into a bucket and back on the training thread, and the cores and caches of the threads that send
 // and add. That is at most as much again: each byte of a copy is also sent, received and added. Two ranks
-// waited 29% of a step, a bound of 1.4 times; without three of four exchanges they took 1.6 and 1.9 times less.
+// waited 29% of a step, a bound of 1.4 times; without three of four exchanges they took 1.6 and 1.9 times
+// less.
 double ceiling_without_exchange(const RuleInput& input, double waiting);
 
 // Neither hiding nor shortening collectives removes more of the step than what is exposed, nor the rest of

@@ -246,7 +246,7 @@ const Rule kCollateCost{
     "Training waits for data. Either collating takes a third of the time to make a batch, and the simulated "
     "replay without it is faster. Or the worker-to-trainer transfer (`input.transfer`) stalls training: it "
     "is short for tensors in shared memory and long for objects that are pickled. Or workers that mostly "
-    "collate fill the cores beside training.",
+    "collate fill the cores next to training.",
     "Without a `collate_fn` of the script: index whole batches, not sample by sample. Where lengths differ: "
     "fill one array per batch. Of a dataset of Hugging Face without a format: `with_format(\"torch\")`. "
     "Else return tensors of one shape from the dataset, so that `collate_fn` is a single `torch.stack`, and "
