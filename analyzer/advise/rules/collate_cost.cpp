@@ -25,7 +25,6 @@ constexpr double kLeastInputShare = 0.05;
 constexpr double kLeastCollate = 0.30;
 constexpr double kLeastTransferMs = 5;
 constexpr double kLeastTransferCpuMs = 2;
-constexpr double kLeastTransferCpu = 0.25;
 constexpr double kLeastOfCores = 0.10;
 
 constexpr Threshold kThresholds[] = {
@@ -37,9 +36,6 @@ constexpr Threshold kThresholds[] = {
     {"CPU time of the workers outside of making batches", kLeastTransferCpuMs, "ms a batch",
      "sending a few tensors takes 0.3 ms. Below the threshold, the batch waits for a busy machine, not for "
      "pickling"},
-    {"the same", kLeastTransferCpu, "of the transfer",
-     "reading the pickle takes the trainer about as long as writing it takes the worker: where both are less "
-     "than half of it, the batch waits for a core, or for the GIL of a worker that makes the next one"},
     {"or, where the job fills its cores, what workers take of them to collate", kLeastOfCores, "of the step",
      "training waits little then, and computes more slowly on the cores that they leave"},
     kLeastGain,
@@ -208,8 +204,6 @@ std::optional<Finding> slow_transfer(const RuleInput& input, double waits) {
   const double ms = facts.transfer_ns / 1e6;
   const double cpu_ms = facts.transfer_cpu_ns() / 1e6;
   if (lost < kLeastInputShare || ms < kLeastTransferMs || cpu_ms < kLeastTransferCpuMs) return std::nullopt;
-  // Two tensors of 0.4 MB took 45 ms to arrive, 2.9 of CPU time: "not lists, strings" were none.
-  if (cpu_ms < kLeastTransferCpu * ms) return std::nullopt;
 
   Finding finding = make_finding(kCollateCost, input, lost);
   finding.title =

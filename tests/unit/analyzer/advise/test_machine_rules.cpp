@@ -227,20 +227,6 @@ TEST(FullCores, AreTheTransformsNotTheWorkers) {
   EXPECT_EQ(find(job_with(1.9, 0.5), "input-decode"), nullptr) << "most is training's";
 }
 
-// A batch of two tensors arrived 45 ms after it was made, of which sending it computed 2.9: it waited for the
-// GIL of a worker that made the next one, and was said to be lists and strings.
-TEST(CollateCost, OfPicklingNeedsTheCpuTimeOfIt) {
-  const auto job_with = [](double worker_cores) {
-    test::Job job = test::make_loader_job({.batches = 200, .service_ms = [](size_t) { return 30.0; }});
-    for (model::Batch& batch : job.process().epochs[0].batches) batch.fetch.end -= 15'000'000;
-    test::set_shares(job, {{attribute::Category::InputTransfer, 0.5}});
-    sample(job, {.job_cores = 1 + worker_cores, .worker_cores = worker_cores});
-    return diagnose_job(job);
-  };
-  EXPECT_NE(find(job_with(0.4), "collate-cost"), nullptr) << "12 of 15 ms";
-  EXPECT_EQ(find(job_with(0.1), "collate-cost"), nullptr) << "3 of 15 ms";
-}
-
 // "Make __getitem__ cheaper" came first where padding in collate_fn was 92% of what the workers did.
 TEST(FullCores, AreCollatingWhereThatIsMostOfABatch) {
   const auto job_with = [](Ns collate_ns) {
