@@ -114,17 +114,12 @@ void add_difference(const char* what, const std::string& before, const std::stri
   differs.push_back(fmt::format("{} {}, then {}", what, words(before), words(after)));
 }
 
-std::string script_name(const model::Process& process) {
-  const std::string& script = process.script.empty() ? process.executable : process.script;
-  return script.substr(script.find_last_of('/') + 1);
-}
-
 std::vector<std::string> differences(const Report& before, const RankAttribution& rank_before,
                                      const Report& after, const RankAttribution& rank_after) {
   const model::Process& a = before.run.processes.at(rank_before.process);
   const model::Process& b = after.run.processes.at(rank_after.process);
   std::vector<std::string> differs;
-  add_difference("script", script_name(a), script_name(b), differs);
+  add_difference("script", report::script_name(a), report::script_name(b), differs);
   add_difference("host", a.host, b.host, differs);
   add_difference("CPUs", fmt::format("{}", a.cpu_count), fmt::format("{}", b.cpu_count), differs);
   add_difference("device", report::device_name(before, rank_before), report::device_name(after, rank_after),
@@ -154,12 +149,9 @@ void sort_findings(const Report& before, const Report& after, Comparison& result
     if (!has(first, *finding)) result.came.push_back(finding);
 }
 
-// A setting of the loader is made where the second run has it. Of anything else only that the finding is gone
-// can be seen.
-bool is_made(const Finding& finding, const Comparison& result, const model::Process& before,
-             const model::Process& after) {
+bool is_in_force(const Finding& finding, const model::Process& before, const model::Process& after) {
   const auto* change = std::get_if<advise::LoaderChange>(&finding.fix.change);
-  if (!change) return std::ranges::find(result.gone, &finding) != result.gone.end();
+  if (!change) return false;
   const std::string_view name = advise::option_name(change->option);
   const auto field = std::ranges::find(kLoaderFields, name, &LoaderField::name);
   if (field == std::end(kLoaderFields)) return false;
@@ -169,6 +161,16 @@ bool is_made(const Finding& finding, const Comparison& result, const model::Proc
       return true;
   }
   return false;
+}
+
+// Settings of the loader that the second run has. Without any, findings that are gone: no more can be seen of
+// other changes. Next to a setting they may only have been symptoms of the same cause.
+std::vector<const Finding*> made_changes(const std::vector<const Finding*>& all, const Comparison& result,
+                                         const model::Process& before, const model::Process& after) {
+  std::vector<const Finding*> made;
+  std::ranges::copy_if(all, std::back_inserter(made),
+                       [&](const Finding* finding) { return is_in_force(*finding, before, after); });
+  return made.empty() ? result.gone : made;
 }
 
 bool is_of_steps(const Finding& finding) {
@@ -194,15 +196,14 @@ std::optional<Promise> promise_of(const Report& before, const Report& after, con
   const model::Process& first = before.run.processes.at(report::shown_rank(before)->process);
   const model::Process& second = after.run.processes.at(report::shown_rank(after)->process);
   const std::vector<const Finding*> all = complaints(before);
-  Promise promise;
-  std::ranges::copy_if(all, std::back_inserter(promise.changes),
-                       [&](const Finding* finding) { return is_made(*finding, result, first, second); });
+  Promise promise{.changes = made_changes(all, result, first, second)};
   if (promise.changes.empty()) return std::nullopt;
-  promise.speedup = joint_speedup(all, promise.changes);
+  // A step of another batch is none that was predicted, and samples a second cannot be told from steps.
+  if (!result.is_by_samples) promise.speedup = joint_speedup(all, promise.changes);
   if (promise.speedup || promise.changes.size() > 1) return promise;
   const Finding& only = *promise.changes.front();
   const auto& alone = only.alone ? only.alone : only.prediction;
-  if (alone) promise.speedup = alone->speedup;
+  if (alone && (alone->metric == "samples_per_s") == result.is_by_samples) promise.speedup = alone->speedup;
   if (!alone) promise.ceiling_speedup = only.ceiling_speedup;
   return promise;
 }

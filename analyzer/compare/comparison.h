@@ -23,8 +23,8 @@ struct RowChange {
 // What the first run's report promised for the changes that the second run has. Not where `differs` has more.
 struct Promise {
   std::vector<const advise::Finding*> changes;
-  std::optional<predict::Estimate> speedup;  // of all of them
-  std::optional<double> ceiling_speedup;     // of one that has no prediction
+  std::optional<predict::Estimate> speedup{};  // of all of them
+  std::optional<double> ceiling_speedup{};     // of one that has no prediction
 };
 
 struct Comparison {

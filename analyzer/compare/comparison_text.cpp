@@ -67,7 +67,7 @@ std::string promised_words(const Layout& layout, const Comparison& comparison) {
   const Promise& promise = *comparison.promise;
   if (promise.ceiling_speedup) return "at most " + times(*promise.ceiling_speedup);
   if (!promise.speedup)
-    return promise.changes.size() > 1 ? "not for these changes together" : "nothing, and no upper bound";
+    return promise.changes.size() > 1 ? "not for these changes together" : "nothing that can be compared";
   const std::string range = range_words(layout, *promise.speedup);
   if (comparison.is_by_samples) return fmt::format("{} ({})", times(promise.speedup->expected), range);
   const double now = comparison.before.mean_ms;

@@ -57,11 +57,12 @@ Threshold parse_threshold(const std::string& text) {
 }
 
 std::optional<std::string> exceeded(const Threshold& threshold, const Comparison& comparison) {
+  if (!comparison.speedup)
+    return fmt::format("{} cannot be compared: one of the runs has fewer than ten steps", threshold.name);
   if (threshold.name == kStep) {
-    if (!comparison.speedup) return std::nullopt;
     const double percent = 100 * (1 / comparison.speedup->expected - 1);
     if (percent <= threshold.most) return std::nullopt;
-    return fmt::format("a {} took {:.1f}% longer, {:.3g}% may be",
+    return fmt::format("a {} took {:.1f}% longer, and {:.3g}% is allowed",
                        comparison.is_by_samples ? "sample" : "step", percent, threshold.most);
   }
   for (const RowChange& row : comparison.rows) {

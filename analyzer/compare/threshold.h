@@ -17,7 +17,8 @@ struct Threshold {
 // "step=5", "data-loading=3". Throws io::UserError with the names that there are.
 Threshold parse_threshold(const std::string& text);
 
-// "data loading grew from 4% to 21% of a step, by more than 3 points"; none: it did not.
+// "data loading grew from 4% to 21% of a step, by more than 3 points"; none: it did not. Runs that cannot be
+// compared exceed every threshold: a job that trained nothing must not pass.
 std::optional<std::string> exceeded(const Threshold& threshold, const Comparison& comparison);
 
 }  // namespace gpuwatch::compare

@@ -71,6 +71,11 @@ std::vector<LoaderFacts> loader_facts(const model::Process& process) {
   return result;
 }
 
+std::string script_name(const model::Process& process) {
+  const std::string& path = process.script.empty() ? process.executable : process.script;
+  return path.substr(path.find_last_of('/') + 1);
+}
+
 std::string fact(const model::Process& process, const std::string& key) {
   auto found = process.facts.find(key);
   return found == process.facts.end() ? "" : found->second;

@@ -28,6 +28,8 @@ struct LoaderFacts {
 StepFacts step_facts(const attribute::RankAttribution& rank);
 std::vector<LoaderFacts> loader_facts(const model::Process& process);
 
+std::string script_name(
+    const model::Process& process);  // "train.py"; of the program, where no script is known
 std::string fact(const model::Process& process, const std::string& key);  // "" if unknown
 std::string framework(const model::Process& process);                     // "torch 2.13.0", "" if none
 std::string framework_words(const model::Process& process);               // "PyTorch 2.13.0", "" if none

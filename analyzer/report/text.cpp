@@ -64,8 +64,7 @@ std::string cpu_words(const model::Process& process) {
 
 std::string job_words(const Report& report, const RankAttribution& rank) {
   const model::Process& process = report.run.processes.at(rank.process);
-  const std::string script = process.script.empty() ? process.executable : process.script;
-  std::vector<std::string> parts{clean(script.substr(script.find_last_of('/') + 1))};
+  std::vector<std::string> parts{clean(script_name(process))};
   if (const std::string name = framework_words(process); !name.empty()) parts.push_back(clean(name));
   parts.push_back(
       fmt::format("{}x {}", std::max<size_t>(1, report.ranks.size()),

@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "analyzer/io/printable.h"
+#include "analyzer/report/facts.h"
 #include "analyzer/timeline/perfetto_writer.h"
 
 namespace gpuwatch::timeline {
@@ -33,20 +34,19 @@ class Hosts {
 };
 
 std::string process_name(const model::Run& run, const model::Process& process) {
-  const std::string& path = process.script.empty() ? process.executable : process.script;
-  const std::string script = path.substr(path.find_last_of('/') + 1);
   if (process.worker_of != model::kNone)
-    return clean(fmt::format("DataLoader worker of {}", run.processes[process.worker_of].pid));
-  return clean(process.rank < 0 ? script : fmt::format("rank {}: {}", process.rank, script));
+    return fmt::format("DataLoader worker of {}", run.processes[process.worker_of].pid);
+  const std::string script = clean(report::script_name(process));
+  return process.rank < 0 ? script : fmt::format("rank {}: {}", process.rank, script);
 }
 
-// Of an operation on the device, in the order in which all processes have them.
-Flow launch_flow(size_t process, size_t device, size_t op) {
-  return (Flow(1) << 63) | (Flow(process & 0x7fff) << 48) | (Flow(device & 0xff) << 40) | Flow(op + 1);
+// One for each call that launched something, and one for each batch; unique for up to 2^14 processes.
+Flow launch_flow(size_t process, uint32_t thread, uint32_t call) {
+  return (Flow(1) << 63) | (Flow(process & 0x3fff) << 48) | (Flow(thread & 0xffff) << 32) | call;
 }
 
 Flow batch_flow(size_t process, size_t epoch, uint32_t batch) {
-  return (Flow(1) << 62) | (Flow(process & 0x3fff) << 48) | (Flow(epoch & 0xffff) << 32) | (Flow(batch) + 1);
+  return (Flow(1) << 62) | (Flow(process & 0x3fff) << 48) | (Flow(epoch & 0xffff) << 32) | batch;
 }
 
 class ProcessTracks {
@@ -69,7 +69,8 @@ class ProcessTracks {
 
   // The steps, and what each moment of them went into.
   void write_rank(const RankAttribution& rank) {
-    const std::string of = rank.device == model::kNone ? "" : fmt::format(" (GPU {})", rank.device);
+    const bool has_device = rank.device != model::kNone;
+    const std::string of = has_device ? fmt::format(" (GPU {})", process_.devices[rank.device].ordinal) : "";
     Lane steps(writer_, writer_.add_track(track_, "steps" + of));
     for (size_t i = 0; i < rank.steps.size(); ++i)
       steps.add({rank.steps[i].step.begin, rank.steps[i].step.end}, fmt::format("step {}", i));
@@ -79,16 +80,13 @@ class ProcessTracks {
   }
 
  private:
-  using CallKey = std::pair<uint32_t, uint32_t>;  // thread, call
-
   void find_launches() {
-    for (size_t device = 0; device < process_.devices.size(); ++device) {
-      const auto& operations = process_.devices[device].operations;
-      for (size_t i = 0; i < operations.size(); ++i)
-        if (operations[i].launch_call != model::kNone)
-          flows_.try_emplace(CallKey{operations[i].launch_thread, operations[i].launch_call},
-                             launch_flow(index_, device, i));
-    }
+    for (const model::Thread& thread : process_.threads) first_ops_.emplace_back(thread.calls.size());
+    for (const model::Device& device : process_.devices)
+      for (const model::DeviceOp& op : device.operations)
+        if (op.launch_call != model::kNone)
+          if (const model::DeviceOp*& first = first_ops_[op.launch_thread][op.launch_call]; !first)
+            first = &op;
   }
 
   // A batch leads to the next() that returned it: the call that began then on the consumer's thread.
@@ -100,8 +98,7 @@ class ProcessTracks {
   }
 
   Flow flow_of(uint32_t thread, uint32_t call) const {
-    const auto launch = flows_.find({thread, call});
-    if (launch != flows_.end()) return launch->second;
+    if (first_ops_[thread][call]) return launch_flow(index_, thread, call);
     const model::HostCall& of = process_.threads[thread].calls[call];
     if (of.op_class != trace::OpClass::LoaderNext) return 0;
     const auto next = nexts_.find(of.begin);
@@ -163,10 +160,11 @@ class ProcessTracks {
         lane = lanes.insert(lane,
                             {0, std::make_unique<Lane>(writer_, writer_.add_track(track_, name + number))});
       }
-      const auto flow = flows_.find({op.launch_thread, op.launch_call});
       // Of a graph the first operation alone has the arrow.
-      const bool is_first = flow != flows_.end() && flow->second == launch_flow(index_, device, i);
-      lane->second->add({op.begin, op.end}, name_of(op), is_first ? flow->second : 0);
+      const bool is_first =
+          op.launch_call != model::kNone && first_ops_[op.launch_thread][op.launch_call] == &op;
+      lane->second->add({op.begin, op.end}, name_of(op),
+                        is_first ? launch_flow(index_, op.launch_thread, op.launch_call) : 0);
       lane->first = op.end;
     }
   }
@@ -199,8 +197,9 @@ class ProcessTracks {
   size_t index_;
   uint32_t pid_;
   Track track_;
-  std::map<CallKey, Flow> flows_;  // of the first operation that a call launched
-  std::map<Ns, Flow> nexts_;       // by the begin of the next() that returned a batch
+  // By thread and call, the first operation that it launched; null: none.
+  std::vector<std::vector<const model::DeviceOp*>> first_ops_;
+  std::map<Ns, Flow> nexts_;  // by the begin of the next() that returned a batch
 };
 
 }  // namespace

@@ -59,7 +59,7 @@ def test_two_programs_are_not_equal_and_a_threshold_fails(diff):
     slower = diff(
         "speech-buffers", "ratings-one-buffer", options=["--fail-on", "step=5"]
     )
-    assert slower.returncode == 1 and "longer, 5% may be" in slower.stderr
+    assert slower.returncode == 1 and "longer, and 5% is allowed" in slower.stderr
     assert slower.stdout.startswith("SLOWER: ")
     assert "script speech_frontend, then rating_blocks" in " ".join(
         slower.stdout.split()

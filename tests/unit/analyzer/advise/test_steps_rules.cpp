@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/input_seen.h"
 #include "analyzer/advise/long_steps.h"
+#include "analyzer/model/pipe_reader.h"
 #include "tests/unit/analyzer/synthetic_run.h"
 
 namespace gpuwatch::advise {
@@ -273,22 +275,32 @@ TEST(InputOwnCode, SaysWhoIsWaitedFor) {
   EXPECT_NE(summary(OpClass::Read, Category::InputIo, true).find("Read ahead"), std::string::npos);
 }
 
-// multiprocessing.Pool: the training thread waits on a condition of the thread that reads the pool's pipe.
-TEST(InputOwnCode, AThreadThatReadsAPipePassesOnWhatProcessesMake) {
+// 100 steps of 20 ms, of which training waits 16 for what the thread `maker` makes. `add(maker, begin)` adds
+// its calls of a step, whose wait begins then.
+OwnLoop with_maker(Category category, const std::function<void(model::Thread&, Ns)>& add) {
   OwnLoop training(std::vector<double>(100, 20));
-  test::set_shares(training.job, {{Category::InputUnknown, 0.8}});
-  model::Thread handler;
+  test::set_shares(training.job, {{category, 0.8}});
+  model::Thread maker;
   attribute::RankAttribution& rank = training.job.rank();
   rank.slices.clear();
   for (uint32_t i = 0; i < 100; ++i) {
     training.call(i, OpClass::Wait, 1, 16, kQueueStack);
     const Ns begin = training.step(i).begin + kMs;
-    rank.slices.push_back({begin, begin + 16 * kMs, Category::InputUnknown, 0, i});
-    handler.io_details.push_back(trace::IoDetail(1000, 5, 0, 0x50495045));
-    handler.calls.push_back({begin, begin + 15 * kMs, 0, 0, i, 0, OpClass::Read, 0});
+    rank.slices.push_back({begin, begin + 16 * kMs, category, 0, i});
+    add(maker, begin);
   }
-  training.job.process().threads.push_back(handler);
-  const Diagnosis diagnosis = training.diagnose();
+  training.job.process().threads.push_back(maker);
+  return training;
+}
+
+// multiprocessing.Pool: the training thread waits on a condition of the thread that reads the pool's pipe.
+TEST(InputOwnCode, AThreadThatReadsAPipePassesOnWhatProcessesMake) {
+  const Diagnosis diagnosis =
+      with_maker(Category::InputUnknown, [](model::Thread& reader, Ns begin) {
+        const auto detail = uint32_t(reader.io_details.size());
+        reader.io_details.push_back(trace::IoDetail(1000, 5, 0, model::kPipeFilesystem));
+        reader.calls.push_back({begin, begin + 15 * kMs, 0, 0, detail, 0, OpClass::Read, 0});
+      }).diagnose();
   const Finding* finding = find(diagnosis, "input-own-code");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->title.find("the processes"), std::string::npos) << finding->title;
@@ -297,23 +309,13 @@ TEST(InputOwnCode, AThreadThatReadsAPipePassesOnWhatProcessesMake) {
 // A thread with a queue: asleep (a server, a disk) more of them gain as predicted. Computing in Python they
 // share the GIL.
 TEST(InputOwnCode, MoreThreadsThatComputeInPythonAreNotPredicted) {
-  const auto diagnosis_with = [](double sleeping_ms, bool is_python) {
-    OwnLoop training(std::vector<double>(100, 20));
+  const auto diagnosis_with = [](Ns sleeping_ms, bool is_python) {
+    OwnLoop training = with_maker(Category::InputTransform, [=](model::Thread& maker, Ns begin) {
+      const Ns done = begin + 16 * kMs;
+      maker.calls.push_back({begin, begin + sleeping_ms * kMs, 0, 0, model::kNone, 0, OpClass::Sleep, 0});
+      maker.calls.push_back({done, done + 1000, 0, 0, model::kNone, 0, OpClass::Wait, 0});
+    });
     if (!is_python) training.job.process().facts.erase("python");
-    test::set_shares(training.job, {{Category::InputTransform, 0.8}});
-    model::Thread maker;
-    attribute::RankAttribution& rank = training.job.rank();
-    rank.slices.clear();
-    for (uint32_t i = 0; i < 100; ++i) {
-      training.call(i, OpClass::Wait, 1, 16, kQueueStack);
-      const Ns begin = training.step(i).begin;
-      rank.slices.push_back({begin + kMs, begin + 17 * kMs, Category::InputTransform, 0, i});
-      const auto slept = Ns(sleeping_ms * kMs);
-      maker.calls.push_back({begin + kMs, begin + kMs + slept, 0, 0, model::kNone, 0, OpClass::Sleep, 0});
-      maker.calls.push_back(
-          {begin + 17 * kMs, begin + 17 * kMs + 1000, 0, 0, model::kNone, 0, OpClass::Wait, 0});
-    }
-    training.job.process().threads.push_back(maker);
     return training.diagnose();
   };
   EXPECT_NE(find(diagnosis_with(15, true), "dataloader-workers"), nullptr);

@@ -74,6 +74,31 @@ TEST(Comparison, DoesNotComparePredictionsWithOtherChanges) {
   EXPECT_EQ(is_kept(result), std::nullopt);
 }
 
+// What else is gone with the workers' setting may have been a symptom.
+TEST(Comparison, CountsASettingInForceAlone) {
+  Made before = with_workers(1);
+  const Made after = with_workers(3);
+  advise::Finding symptom;
+  symptom.id = "input-decode";
+  symptom.ceiling_speedup = 5;
+  before.diagnosis.findings.push_back(symptom);
+  const Comparison result = compare(before.report, after.report);
+  EXPECT_EQ(result.gone.size(), 2u);
+  ASSERT_TRUE(result.promise);
+  EXPECT_EQ(result.promise->changes.size(), 1u);
+  EXPECT_EQ(is_kept(result), true);
+}
+
+// Predicted for steps of the same batch.
+TEST(Comparison, DoesNotCompareAPredictionWithAnotherBatch) {
+  Made before = with_workers(1), after = with_workers(3);
+  before.job.rank().series.samples_per_step = 32;
+  after.job.rank().series.samples_per_step = 64;
+  const Comparison result = compare(before.report, after.report);
+  ASSERT_TRUE(result.promise);
+  EXPECT_EQ(is_kept(result), std::nullopt);
+}
+
 TEST(Comparison, CallsNoDifferenceWhatTwoRunsMayDifferBy) {
   const Made first = uneven(0, 100), second = uneven(0, 98);
   const Comparison near = compare(first.report, second.report);
@@ -141,6 +166,14 @@ TEST(Threshold, FailsOnAShareThatGrew) {
   EXPECT_FALSE(exceeded(parse_threshold("data-loading=3"), better));
   EXPECT_TRUE(exceeded(parse_threshold("step=5%"), worse));
   EXPECT_FALSE(exceeded(parse_threshold("step=5"), better));
+}
+
+// A job that died after a few steps is no job that became no slower.
+TEST(Threshold, FailsOnWhatCannotBeCompared) {
+  const Made before = with_workers(1), after = with_workers(3, 8);
+  const Comparison result = compare(before.report, after.report);
+  EXPECT_TRUE(exceeded(parse_threshold("step=5"), result));
+  EXPECT_TRUE(exceeded(parse_threshold("data-loading=99"), result));
 }
 
 TEST(Threshold, RefusesWhatItCannotRead) {
