@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -57,6 +58,8 @@ void write_timeline(const model::Run& run, const std::vector<RankAttribution>& r
   if (file < 0)
     throw io::UserError(fmt::format("--perfetto {}: cannot be written: {}", io::printable(path),
                                     std::generic_category().message(errno)));
+  struct stat status {};
+  if (::fstat(file, &status) == 0 && S_ISREG(status.st_mode)) ::fchmod(file, 0600);  // it was there before
   ::close(file);
   std::ofstream out(path, std::ios::binary);
   timeline::write_perfetto(run, ranks, out);

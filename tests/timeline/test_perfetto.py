@@ -76,6 +76,7 @@ class Timeline:
 
 def exported(gpuwatch, folder, tmp_path):
     file = tmp_path / "timeline.perfetto-trace"
+    file.write_text("an older one")  # that anybody may read
     done = subprocess.run(
         [gpuwatch, "analyze", folder, "--json", "--perfetto", file],
         capture_output=True,
