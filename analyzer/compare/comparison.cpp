@@ -91,19 +91,16 @@ const model::Loader* counterpart(const model::Loader& loader, const model::Proce
   return nullptr;
 }
 
-std::string setting_words(int value) {
-  return value < 0 ? "not set" : fmt::format("{}", value);
-}
-
 void add_loader_changes(const model::Process& before, const model::Process& after,
                         std::vector<std::string>& changed) {
   for (const report::LoaderFacts& facts : report::loader_facts(before)) {
     const model::Loader* const other = counterpart(*facts.loader, before, after);
     if (!other) continue;
-    for (const LoaderField& field : kLoaderFields)
-      if (facts.loader->*field.value != other->*field.value)
-        changed.push_back(fmt::format("{} {} to {}", field.name, setting_words(facts.loader->*field.value),
-                                      setting_words(other->*field.value)));
+    for (const LoaderField& field : kLoaderFields) {
+      const int a = facts.loader->*field.value, b = other->*field.value;
+      // Without workers there is no prefetch_factor, and with them PyTorch sets one.
+      if (a != b && a >= 0 && b >= 0) changed.push_back(fmt::format("{} {} to {}", field.name, a, b));
+    }
   }
 }
 
@@ -227,8 +224,7 @@ Comparison compare(const Report& before, const Report& after) {
   result.rows = row_changes(before, *first, after, *second);
   add_loader_changes(before.run.processes.at(first->process), after.run.processes.at(second->process),
                      result.changed);
-  for (const std::string& words : report::applied_words(after.run, after.run.processes.at(second->process)))
-    result.changed.push_back("applied " + io::printable(words));
+  result.applied = report::applied_words(after.run, after.run.processes.at(second->process));
   result.differs = differences(before, *first, after, *second);
   sort_findings(before, after, result);
   if (result.differs.empty()) result.promise = promise_of(before, after, result);
@@ -242,6 +238,13 @@ std::optional<bool> is_kept(const Comparison& comparison) {
     return promised->low <= achieved.expected && achieved.expected <= promised->high;
   if (const auto& most = comparison.promise->ceiling_speedup) return achieved.expected <= *most;
   return std::nullopt;
+}
+
+bool is_left_open(const Comparison& comparison) {
+  const auto kept = is_kept(comparison);
+  if (!kept || *kept || !comparison.promise->speedup) return false;
+  const predict::Estimate &achieved = *comparison.speedup, &promised = *comparison.promise->speedup;
+  return achieved.low <= promised.high && promised.low <= achieved.high;
 }
 
 }  // namespace gpuwatch::compare

@@ -36,6 +36,7 @@ struct Comparison {
   std::optional<predict::Estimate> speedup;
   std::vector<RowChange> rows;       // the largest before first
   std::vector<std::string> changed;  // "num_workers 0 to 2"
+  std::vector<std::string> applied;  // to the second run, by gpuwatch
   std::vector<std::string> differs;  // "host a, then b": then not only the job was changed
   std::vector<const advise::Finding*> gone, stays, came;  // complaints
   std::optional<Promise> promise;
@@ -48,6 +49,9 @@ Comparison compare(const report::Report& before, const report::Report& after);
 
 // Whether the achieved speedup is what was promised. None: nothing was, or it cannot be told.
 std::optional<bool> is_kept(const Comparison& comparison);
+
+// It is not, but the two ranges overlap: the runs do not tell.
+bool is_left_open(const Comparison& comparison);
 
 std::string text(const Comparison& comparison, report::TextStyle style);
 nlohmann::ordered_json json(const Comparison& comparison);

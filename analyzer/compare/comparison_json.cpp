@@ -54,6 +54,8 @@ Json json(const Comparison& comparison) {
   result["speedup"] = estimate(comparison.speedup);
   result["predicted"] = promise(comparison);
   result["changed"] = comparison.changed;
+  result["applied"] = Json::array();
+  for (const std::string& words : comparison.applied) result["applied"].push_back(io::printable(words));
   result["differs"] = comparison.differs;
   result["rows"] = Json::array();
   for (const RowChange& row : comparison.rows)

@@ -76,17 +76,28 @@ std::string promised_words(const Layout& layout, const Comparison& comparison) {
                      three_digits(now / promise.speedup->low));
 }
 
+const char* kept_words(const Comparison& comparison) {
+  const std::optional<bool> kept = is_kept(comparison);
+  if (!kept) return "";
+  if (*kept) return ": as predicted";
+  return is_left_open(comparison) ? ": outside of it, by less than these runs can tell"
+                                  : ": not as predicted";
+}
+
+// "+1.94", "-40.4"; "0.00" where no digit of it shows.
+std::string signed_digits(double ms) {
+  const std::string digits = three_digits(std::abs(ms));
+  if (digits.find_first_not_of("0.") == digits.npos) return digits;
+  return (ms < 0 ? "-" : "+") + digits;
+}
+
 void write_promise(Layout& layout, const Comparison& comparison) {
   if (!comparison.promise) return;
   std::vector<std::string> changes;
   for (const Finding* finding : comparison.promise->changes)
     changes.push_back('"' + fix_words(*finding) + '"');
-  const std::optional<bool> kept = is_kept(comparison);
-  layout.labelled("predicted",
-                  fmt::format("{}, for {}{}", promised_words(layout, comparison), joined(changes),
-                              !kept   ? ""
-                              : *kept ? ": as predicted"
-                                      : ": not as predicted"));
+  layout.labelled("predicted", fmt::format("{}, for {}{}", promised_words(layout, comparison),
+                                           joined(changes), kept_words(comparison)));
 }
 
 void write_rows(Layout& layout, const Comparison& comparison) {
@@ -94,11 +105,10 @@ void write_rows(Layout& layout, const Comparison& comparison) {
   layout.blank();
   layout.paragraph(fmt::format("{:<20}{:>19}{:>20}{:>13}", "where a step goes", "before", "after", "change"));
   for (const RowChange& row : comparison.rows) {
-    const std::string words = fmt::format("  {:<18}{:>10} ms {:>4.0f}%{:>11} ms {:>4.0f}%{:>10} ms",
-                                          row.label, three_digits(row.before_ms), 100 * row.before_share,
-                                          three_digits(row.after_ms), 100 * row.after_share,
-                                          fmt::format("{}{}", row.after_ms < row.before_ms ? "-" : "+",
-                                                      three_digits(std::abs(row.after_ms - row.before_ms))));
+    const std::string words =
+        fmt::format("  {:<18}{:>10} ms {:>4.0f}%{:>11} ms {:>4.0f}%{:>10} ms", row.label,
+                    three_digits(row.before_ms), 100 * row.before_share, three_digits(row.after_ms),
+                    100 * row.after_share, signed_digits(row.after_ms - row.before_ms));
     layout.row(words, "", 0);
   }
 }
@@ -112,6 +122,7 @@ std::string text(const Comparison& comparison, report::TextStyle style) {
   layout.labelled("before", io::printable(comparison.before_verdict, 512));
   layout.labelled("after", io::printable(comparison.after_verdict, 512));
   layout.labelled("changed", joined(comparison.changed));
+  layout.labelled("applied", io::printable(joined(comparison.applied), 512));
   write_promise(layout, comparison);
   write_rows(layout, comparison);
   layout.blank();

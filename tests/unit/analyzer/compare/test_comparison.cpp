@@ -99,6 +99,20 @@ TEST(Comparison, DoesNotCompareAPredictionWithAnotherBatch) {
   EXPECT_EQ(is_kept(result), std::nullopt);
 }
 
+// The demo's own: predicted 1.70 times (1.46 to 1.86), measured 1.43 (1.28 to 1.61).
+TEST(Comparison, SaysWhatTheRunsLeaveOpen) {
+  Comparison result;
+  result.promise = Promise{.speedup = predict::Estimate{1.46, 1.70, 1.86}};
+  result.speedup = predict::Estimate{1.28, 1.43, 1.61};
+  EXPECT_EQ(is_kept(result), false);
+  EXPECT_TRUE(is_left_open(result));
+  result.speedup = predict::Estimate{1.28, 1.35, 1.42};
+  EXPECT_FALSE(is_left_open(result));
+  result.speedup = predict::Estimate{1.4, 1.5, 1.6};
+  EXPECT_EQ(is_kept(result), true);
+  EXPECT_FALSE(is_left_open(result));
+}
+
 TEST(Comparison, CallsNoDifferenceWhatTwoRunsMayDifferBy) {
   const Made first = uneven(0, 100), second = uneven(0, 98);
   const Comparison near = compare(first.report, second.report);
