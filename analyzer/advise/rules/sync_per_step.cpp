@@ -152,10 +152,10 @@ bool time_layers(const RuleInput& input, const std::string& functions) {
 void bound_with_launch_gaps(Finding& finding, const RuleInput& input,
                             const predict::StreamReplayInput& without_waits) {
   const double launching = HostGaps(input).launch_share();
-  // Not insert(): there GCC 12 warns of memory that is not touched.
-  finding.evidence.push_back({"GPU idle while the host launches, of which timers and hooks are a part",
-                              100 * launching, "% of the step"});
-  std::rotate(finding.evidence.begin() + 1, finding.evidence.end() - 1, finding.evidence.end());
+  // Has a name because GCC 12 warns of memory beyond it when a temporary is moved into the list.
+  const Evidence idle = {"GPU idle while the host launches, of which timers and hooks are a part",
+                         100 * launching, "% of the step"};
+  finding.evidence.insert(finding.evidence.begin() + 1, idle);
   finding.lost_share = std::min(1.0, finding.lost_share + launching);
   finding.prediction.reset();
   finding.timeline.reset();
