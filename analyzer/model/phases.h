@@ -45,6 +45,10 @@ std::vector<Phase> find_phases(const Process& process, const StepSeries& series)
 // training.
 TimeSpan training_span(const StepSeries& series, const std::vector<Phase>& phases);
 
+// Of an evaluation, without the checkpoints that were written in it.
 Ns total(const std::vector<Phase>& phases, PhaseKind kind);
+
+// Evaluations, and checkpoints that no step holds.
+Ns beside_steps(const StepSeries& series, const std::vector<Phase>& phases);
 
 }  // namespace gpuwatch::model

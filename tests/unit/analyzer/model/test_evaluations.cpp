@@ -49,6 +49,23 @@ TEST_F(EvaluationsTest, AreCutOutOfTheirSteps) {
   EXPECT_NEAR(double(total(phases, PhaseKind::kEvaluation)), double(5 * 280 * kMs), double(kMs));
 }
 
+// Validate, then torch.save() the best weights: 0.1 s of 0.28 is the checkpoint's, and no evaluation as well.
+TEST_F(EvaluationsTest, ACheckpointWithinOneIsNoPartOfIt) {
+  train(300, 50, 280 * kMs);
+  std::vector<HostCall>& calls = run_.processes[0].threads[0].calls;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (calls[i].op_class != OpClass::Other) continue;
+    const Ns begin = calls[i].end + 150 * kMs;
+    calls.insert(calls.begin() + ptrdiff_t(i) + 1,
+                 {begin, begin + 100 * kMs, 7, 0, kNone, 0, OpClass::Checkpoint, 0});
+  }
+  const StepSeries series = find_steps(run_, run_.processes[0]);
+  const auto phases = find_phases(run_.processes[0], series);
+  EXPECT_NEAR(double(total(phases, PhaseKind::kEvaluation)), double(5 * 180 * kMs), double(kMs));
+  // The first save lies before the first step.
+  EXPECT_NEAR(double(beside_steps(series, phases)), double(5 * 280 * kMs + 100 * kMs), double(kMs));
+}
+
 // Reinforcement learning sets the policy to eval() before each rollout, or before each action.
 TEST_F(EvaluationsTest, AModeThatIsSetInEachStepIsNone) {
   const StepSeries series = train(100, 1, 30 * kMs);
