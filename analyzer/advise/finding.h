@@ -68,6 +68,9 @@ struct Finding {
   bool is_in_vain = false;
   // Measured as a share of the whole run, not of its steps (evaluation): ranked by that.
   bool is_of_the_run = false;
+  // Of another: what the steps take of the run, evaluations and checkpoints between them included. It gains
+  // the run no more than that.
+  double part_of_run = 1;
   // Slows the run down by what these bottlenecks show: findings about them are its symptoms, and come after
   // it.
   std::vector<attribute::Bottleneck> distorts{};

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <vector>
 
+#include "analyzer/model/phases.h"
+
 namespace gpuwatch::advise {
 namespace {
 
@@ -47,6 +49,11 @@ double quick_part(const attribute::RankAttribution& rank, attribute::Group remov
 double quick_part(const attribute::RankAttribution& rank) {
   return quick_part_of(
       rank, [](size_t) { return true; }, [](size_t) { return false; });
+}
+
+double part_of_steps(const model::Process& process, const attribute::RankAttribution& rank) {
+  const double beside_ns = double(model::beside_steps(rank.series, model::find_phases(process, rank.series)));
+  return beside_ns > 0 ? double(rank.wall_ns) / (double(rank.wall_ns) + beside_ns) : 1;
 }
 
 }  // namespace gpuwatch::advise

@@ -20,4 +20,7 @@ double quick_part(const attribute::RankAttribution& rank, attribute::Group remov
 // The same of whole steps.
 double quick_part(const attribute::RankAttribution& rank);
 
+// The steps' part of what they, evaluations and checkpoints take together.
+double part_of_steps(const model::Process& process, const attribute::RankAttribution& rank);
+
 }  // namespace gpuwatch::advise

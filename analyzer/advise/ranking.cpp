@@ -8,6 +8,7 @@
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/idle_gaps.h"
+#include "analyzer/advise/quick_steps.h"
 #include "analyzer/advise/seen_place.h"
 
 namespace gpuwatch::advise {
@@ -25,8 +26,10 @@ double upper_bound(const Finding& finding) {
   return recovered(ceiling);
 }
 
+// Of what is recovered of a step, what counts against the gains of others. Checkpoints that took 43% of a run
+// came after launches that took 45% of its steps, which were 42% of it.
 double counted_part(const Finding& finding) {
-  return finding.may_have_to_stay ? 0.5 : 1;
+  return finding.part_of_run * (finding.may_have_to_stay ? 0.5 : 1);
 }
 
 // Of an upper bound.
@@ -42,10 +45,12 @@ const std::optional<predict::Prediction>& known_gain(const Finding& finding) {
 using Strength = std::tuple<double, double, double>;
 Strength strength(const Finding& finding) {
   const auto& known = known_gain(finding);
-  if (!known) return {expected_recovery(finding), 0, upper_bound(finding)};
+  const double of_run = finding.part_of_run;
+  if (!known) return {expected_recovery(finding), 0, of_run * upper_bound(finding)};
   const predict::Estimate& speedup = known->speedup;
   const double counted = counted_part(finding);
-  return {counted * recovered(speedup.low), counted * recovered(speedup.expected), recovered(speedup.high)};
+  return {counted * recovered(speedup.low), counted * recovered(speedup.expected),
+          of_run * recovered(speedup.high)};
 }
 
 bool is_option(const Finding& finding) {
@@ -58,7 +63,8 @@ bool is_option(const Finding& finding) {
 // loop that launched 1200 kernels 4 times.
 bool is_predicted_better(const Finding& a, const Finding& b) {
   if (is_option(b)) return true;
-  return counted_part(b) * upper_bound(b) * likely_part(b) <= recovered(known_gain(a)->speedup.high);
+  return counted_part(b) * upper_bound(b) * likely_part(b) <=
+         a.part_of_run * recovered(known_gain(a)->speedup.high);
 }
 
 bool ends_waits(const Finding& finding) {
@@ -86,6 +92,7 @@ bool leaves_batch(const Finding& finding, const Finding& batch) {
 bool is_better_known(const Finding& a, const Finding& b) {
   const double much_more = std::holds_alternative<StorageChange>(b.fix.change) ? 1 : 2;
   if (!a.bottleneck || a.bottleneck != b.bottleneck || known_gain(b) || leaves_batch(b, a)) return false;
+  if (a.is_of_the_run != b.is_of_the_run) return false;
   if (known_gain(a)) return is_predicted_better(a, b);
   return is_option(a) && !is_option(b) &&
          b.ceiling_speedup.value_or(1) < much_more * a.ceiling_speedup.value_or(1);
@@ -235,7 +242,11 @@ std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Find
   std::vector<Finding> findings = evaluate_rules(input, except);
   drop_what_only_delay_explains(input, findings);
   std::ranges::for_each(findings, bound_what_is_open);
-  for (Finding& finding : findings) name_seen_place(finding, input);
+  const double part = part_of_steps(input.process, input.rank);
+  for (Finding& finding : findings) {
+    name_seen_place(finding, input);
+    if (!finding.is_of_the_run) finding.part_of_run = part;
+  }
   return findings;
 }
 

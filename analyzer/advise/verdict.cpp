@@ -52,7 +52,7 @@ double recoverable(const model::Run& run, const RankAttribution& rank, const std
   double best = 0;
   for (const Finding& finding : findings)
     if (finding.bottleneck == bottleneck && is_about(run.processes.at(rank.process), finding))
-      best = std::max(best, expected_recovery(finding));
+      best = std::max(best, expected_recovery(finding) / finding.part_of_run);
   if (bottleneck == Bottleneck::Compute) return best;
   return std::max(best, unexplained_share(run, rank, findings, bottleneck) / 2);
 }
@@ -108,7 +108,10 @@ std::string machine_words(const RankAttribution& rank) {
 // What the run loses between its steps, where that is more than what the steps can gain.
 std::string outside_of_steps(const std::vector<Finding>& findings, double gained_in_steps) {
   const Finding* first = first_complaint(findings);
-  if (!first || !first->is_of_the_run || expected_recovery(*first) <= gained_in_steps) return "";
+  if (!first || !first->is_of_the_run) return "";
+  const auto of_steps = std::ranges::find(findings, false, &Finding::is_of_the_run);
+  const double part_of_run = of_steps == findings.end() ? 1 : of_steps->part_of_run;
+  if (expected_recovery(*first) <= part_of_run * gained_in_steps) return "";
   std::string words = io::printable(first->title);
   if (!words.empty()) words.front() = char(std::tolower(static_cast<unsigned char>(words.front())));
   return "; " + words;
