@@ -345,8 +345,8 @@ double resident_blocks(const model::Kernel& kernel) {
   return std::max(1.0, std::floor(kThreads / threads));
 }
 
-void scale_batch(StreamReplayInput& recording, double factor, const model::Run& run,
-                 const model::Device& device, const BlocksAtOnce& blocks_at_once) {
+void scale_batch_on_device(StreamReplayInput& recording, double factor, const model::Run& run,
+                           const model::Device& device, const BlocksAtOnce& blocks_at_once) {
   std::vector<double> growth;  // by kernel: there are few, and many operations of each
   for (const model::Kernel& kernel : run.kernels) {
     const double slots = std::max(1, device.multiprocessors) * blocks_at_once(kernel);
@@ -363,6 +363,11 @@ void scale_batch(StreamReplayInput& recording, double factor, const model::Run& 
     }
     op.duration_ns *= growth.at(original.kernel);
   }
+}
+
+void scale_batch(StreamReplayInput& recording, double factor, const model::Run& run,
+                 const model::Device& device, const BlocksAtOnce& blocks_at_once) {
+  scale_batch_on_device(recording, factor, run, device, blocks_at_once);
   for (HostEvent& event : recording.events) {
     if (!event.is_input) continue;
     event.cost_ns *= factor;

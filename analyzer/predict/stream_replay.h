@@ -125,10 +125,13 @@ struct Capture {
   double kept_launches = 0, kept_share = 0;
 };
 void capture_launches(StreamReplayInput& recording, const Capture& capture);
-// Kernels take whole waves of thread blocks longer, weight gradients, copies and batches in proportion, the
-// optimizer as long.
+// Kernels take whole waves of thread blocks longer, weight gradients and copies in proportion, the optimizer
+// as long.
 // blocks_at_once: of a kernel that a multiprocessor runs beside each other without slowing them down.
 using BlocksAtOnce = std::function<double(const model::Kernel&)>;
+void scale_batch_on_device(StreamReplayInput& recording, double factor, const model::Run& run,
+                           const model::Device& device, const BlocksAtOnce& blocks_at_once);
+// And with it what its batches take to be made and handed over, in proportion.
 void scale_batch(StreamReplayInput& recording, double factor, const model::Run& run,
                  const model::Device& device, const BlocksAtOnce& blocks_at_once);
 // As far as threads limit them; registers and shared memory allow fewer.
