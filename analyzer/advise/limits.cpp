@@ -393,6 +393,7 @@ std::vector<Limit> limits(const model::Run& run, const std::vector<RankAttributi
   // Their paths are printable; printable() would cut what follows a long one.
   for (const std::string& sentence : run.stopped) add_weighty(result, sentence);
   for (const std::string& sentence : run.stopped_children) add_weighty(result, sentence);
+  if (!run.other_runs.empty()) add_weighty(result, run.other_runs);
   add_seen_part(run, ranks, result);
   add_sources(run, result);
   add_dropped(run, result);

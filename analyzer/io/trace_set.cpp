@@ -76,14 +76,14 @@ std::string from_environment(const char* name) {
 TraceSet newest() {
   const std::string chosen = from_environment("GPUWATCH_OUT");
   if (!chosen.empty()) {
-    if (auto files = traces_in(chosen); !files.empty()) return {chosen, std::move(files)};
+    if (auto files = traces_in(chosen); !files.empty()) return {chosen, std::move(files), true};
   }
-  if (auto files = traces_in("."); !files.empty()) return {".", std::move(files)};
+  if (auto files = traces_in("."); !files.empty()) return {".", std::move(files), true};
   for (const std::string& place : {std::string("."), from_environment("SLURM_TMPDIR"),
                                    from_environment("TMPDIR"), fmt::format("/tmp/gpuwatch-{}", getuid())}) {
     if (place.empty()) continue;
     const fs::path run = newest_run(place);
-    if (!run.empty()) return {run.lexically_normal().string(), traces_in(run)};
+    if (!run.empty()) return {run.lexically_normal().string(), traces_in(run), true};
   }
   throw UserError(
       "no trace found: there is no gpuwatch-* directory here; record one with: gpuwatch run python train.py, "
@@ -138,6 +138,7 @@ TraceSet find_traces(const std::vector<std::string>& arguments) {
                                   error.message()));
     }
     add_directory(argument, set);
+    set.may_hold_several_runs = arguments.size() == 1;
   }
   std::sort(set.files.begin(), set.files.end());
   set.files.erase(std::unique(set.files.begin(), set.files.end()), set.files.end());

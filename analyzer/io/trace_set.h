@@ -9,8 +9,9 @@
 namespace gpuwatch::io {
 
 struct TraceSet {
-  std::string directory;           // of the run, as the user would name it
-  std::vector<std::string> files;  // .gwt files, or traces that torch.profiler exported; sorted
+  std::string directory;               // of the run, as the user would name it
+  std::vector<std::string> files;      // .gwt files, or traces that torch.profiler exported; sorted
+  bool may_hold_several_runs = false;  // what lay in one folder; what was named one by one is all meant
 };
 
 // Each argument is a file or a directory. None: $GPUWATCH_OUT, then a run in (or as) the current directory,

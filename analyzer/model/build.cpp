@@ -14,6 +14,7 @@
 #include "analyzer/io/trace_file.h"
 #include "analyzer/io/user_error.h"
 #include "analyzer/model/clock.h"
+#include "analyzer/model/earlier_runs.h"
 #include "analyzer/model/instances.h"
 #include "analyzer/model/kineto.h"
 #include "analyzer/model/loaders.h"
@@ -70,6 +71,7 @@ class Builder {
   };
 
   void open(const io::TraceSet& traces);
+  void leave_out_earlier_runs();
   void take_tables();
   void make_clocks();
   LinearClock clock_from_start(ProcessTables& tables, const std::string& host);
@@ -98,6 +100,27 @@ void Builder::open(const io::TraceSet& traces) {
     }
   }
   if (files_.empty() && first_error) throw *first_error;
+}
+
+void Builder::leave_out_earlier_runs() {
+  std::vector<RecordedFile> described;
+  for (const File& file : files_) described.push_back(describe(*file.trace));
+  std::vector<File> kept, others;
+  const std::vector<size_t> meant = files_of_meant_run(described);
+  for (size_t i = 0; i < files_.size(); ++i)
+    (std::ranges::binary_search(meant, i) ? kept : others).push_back(std::move(files_[i]));
+  files_ = std::move(kept);
+  if (others.empty()) return;
+  constexpr size_t kNamed = 3;
+  std::string names;
+  for (size_t i = 0; i < others.size(); ++i) {
+    run_.bytes -= others[i].trace->bytes();
+    if (i < kNamed) names += (i > 0 ? ", " : "") + io::printable(others[i].trace->path());
+  }
+  if (others.size() > kNamed) names += fmt::format(" and {} more", others.size() - kNamed);
+  run_.other_runs = fmt::format(
+      "{} holds several runs; this report is about the one of {}. To see another, name its files: {}.",
+      io::printable(run_.directory), io::printable(files_.front().trace->path()), names);
 }
 
 void Builder::take_tables() {
@@ -267,6 +290,7 @@ void Builder::link() {
 Run Builder::build(const io::TraceSet& traces) {
   run_.directory = traces.directory;
   open(traces);
+  if (traces.may_hold_several_runs && files_.size() > 1) leave_out_earlier_runs();
   take_tables();
   make_clocks();
   for (auto& file : files_) decode(file);

@@ -251,6 +251,8 @@ struct MachineSample {  // trace::Sample with its time mapped
            disk_read_bytes = 0;
   uint32_t children_threads = 0, cpu = 0, cpu_mhz = 0;
   Ns other_children_cpu_ns = 0;
+  uint64_t minor_faults = 0, children_minor_faults = 0;
+  Ns system_ns = 0, children_system_ns = 0;
 };
 
 // What NVML said of a device (trace::DeviceSample); 0 where it told nothing.
@@ -339,6 +341,7 @@ struct Run {
   std::vector<std::string> damage;   // one sentence for each thing in the files that could not be read
   std::vector<std::string> stopped;  // one sentence for each file whose recording stopped early
   std::vector<std::string> stopped_children;  // and where it did so in child processes alone
+  std::string other_runs;                     // a sentence, where the folder holds more than this one
 };
 
 }  // namespace gpuwatch::model

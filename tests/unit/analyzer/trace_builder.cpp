@@ -118,7 +118,7 @@ uint16_t TraceBuilder::operation(std::string_view name, trace::OpClass op_class)
 }
 
 void TraceBuilder::process(const ProcessOptions& o) {
-  const uint32_t host = text(o.host), script = text("train.py"), run_id = text("run-1");
+  const uint32_t host = text(o.host), script = text("train.py"), run_id = text(o.run_id);
   table([&](auto& b) {
     return trace::CreateProcess(b, o.ordinal, o.pid, o.parent_pid, o.parent_ordinal, o.tick_source,
                                 o.start_ticks, o.start_realtime_ns, host, script, script, 0, run_id, o.rank,

@@ -51,6 +51,7 @@ struct ProcessOptions {
   uint64_t start_realtime_ns = 0;
   std::string host = "testhost";
   int rank = -1;
+  std::string run_id = "run-1";
 };
 
 struct LoaderOptions {
