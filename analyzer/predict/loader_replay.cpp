@@ -11,6 +11,7 @@
 #include "analyzer/model/steps.h"
 #include "analyzer/predict/late_helpers.h"
 #include "analyzer/predict/loader_simulation.h"
+#include "analyzer/predict/speed_drift.h"
 #include "analyzer/predict/unseen_workers.h"
 
 namespace gpuwatch::predict {
@@ -201,6 +202,19 @@ LoaderReplay replay_with(const LoaderReplayInput& recording, LoaderSetting setti
   return result;
 }
 
+// Nine in ten other runs, if they meet speeds of the processor as stretches of this one did. It is
+// independent of what else is open.
+Estimate across_speeds(const LoaderReplayInput& recording, const LoaderSetting& setting, Estimate range) {
+  constexpr double kNineInTen = 1.64;  // standard deviations of a normal distribution
+  const double drift = kNineInTen * speed_drift(recording);
+  if (drift == 0) return range;
+  const double fast_ms = replay_with(at_speed(recording, 1 / (1 + drift)), setting, kFixedPart).step_ms;
+  const double slow_ms = replay_with(at_speed(recording, 1 + drift), setting, kFixedPart).step_ms;
+  const double middle = range.expected;
+  return {middle - std::hypot(middle - range.low, std::max(0.0, middle - fast_ms)), middle,
+          middle + std::hypot(range.high - middle, std::max(0.0, slow_ms - middle))};
+}
+
 }  // namespace
 
 LoaderReplay replay(const LoaderReplayInput& recording, LoaderSetting setting) {
@@ -239,6 +253,7 @@ Estimate replay_estimate(const LoaderReplayInput& recording, LoaderSetting setti
     range.low = std::min(range.low, step_ms);
     range.high = std::max(range.high, step_ms);
   }
+  range = across_speeds(recording, setting, range);
   // Parallel training that competes with its workers may gain nothing from their working beside it.
   bool competes = recording.think_cores > 1 && setting.workers > 0 &&
                   replay(recording, setting).fetch_stretch > kCompetes;
