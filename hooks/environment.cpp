@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks/environment.h"
 
+#include <gnu/libc-version.h>
+
 #include <cstdlib>
 
 #include "libinject/base/syscall.h"
@@ -23,6 +25,10 @@ constexpr const char* kVariables[] = {
     "PYTHONDEVMODE",
     "PYTHONMALLOC",
     "PYTHONTRACEMALLOC",
+    "GLIBC_TUNABLES",
+    "MALLOC_TOP_PAD_",
+    "MALLOC_TRIM_THRESHOLD_",
+    "MALLOC_MMAP_THRESHOLD_",
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",
     "OPENBLAS_NUM_THREADS",
@@ -56,6 +62,7 @@ void write_environment() noexcept {
   for (const char* name : kVariables) {
     if (const char* value = std::getenv(name)) record::put_fact(name, value);
   }
+  record::put_fact("glibc", gnu_get_libc_version());
   base::Text<32> gpus;
   record::put_fact("gpus", gpus.add(count_gpus()).c_str());
 }

@@ -17,6 +17,7 @@ struct Name {
   std::string operator()(const LoaderChange& change) const { return std::string(option_name(change.option)); }
   std::string operator()(const StorageChange&) const { return "storage"; }
   std::string operator()(const StreamChange& change) const { return change.setting; }
+  std::string operator()(const KeptMemoryChange&) const { return "GLIBC_TUNABLES"; }
   std::string operator()(const NamedChange& change) const { return change.setting; }
 };
 
@@ -28,6 +29,7 @@ struct Value {
   }
   std::string operator()(const StorageChange& change) const { return change.value; }
   std::string operator()(const StreamChange& change) const { return change.value; }
+  std::string operator()(const KeptMemoryChange& change) const { return change.tunables; }
   std::string operator()(const NamedChange& change) const { return change.value; }
 };
 
@@ -37,6 +39,10 @@ struct Apply {
   bool operator()(std::monostate) const { return false; }
   bool operator()(const StreamChange&) const { return false; }
   bool operator()(const NamedChange&) const { return false; }
+  bool operator()(const KeptMemoryChange& change) const {
+    setting.cpu_factor *= change.cpu_factor;
+    return true;
+  }
   bool operator()(const StorageChange&) const {
     setting.io_factor = 1 / kFasterStorage;
     return true;

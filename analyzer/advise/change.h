@@ -49,13 +49,20 @@ struct StreamChange {
   std::string value;    // "64"
 };
 
+// malloc keeps freed memory, so that making a batch takes `cpu_factor` of its CPU time.
+struct KeptMemoryChange {
+  double cpu_factor = 1;
+  std::string tunables;  // of glibc: "glibc.malloc.trim_threshold=1073741824:..."
+};
+
 // Of the script, its environment or the machine: named for the user, and no replay applies it.
 struct NamedChange {
   std::string setting;  // "OMP_NUM_THREADS"
   std::string value;    // "1"
 };
 
-using Change = std::variant<std::monostate, LoaderChange, StorageChange, StreamChange, NamedChange>;
+using Change =
+    std::variant<std::monostate, LoaderChange, StorageChange, StreamChange, KeptMemoryChange, NamedChange>;
 
 std::string_view option_name(LoaderOption option);  // "num_workers"
 

@@ -280,6 +280,10 @@ void TableVisitor::operator()(const trace::Sample& t) {
   sample.cpu = t.cpu();
   sample.cpu_mhz = t.cpu_mhz();
   sample.other_children_cpu_ns = as_ns(t.other_children_cpu_ns());
+  sample.minor_faults = t.minor_faults();
+  sample.children_minor_faults = t.children_minor_faults();
+  sample.system_ns = as_ns(t.system_ns());
+  sample.children_system_ns = as_ns(t.children_system_ns());
 }
 
 void TableVisitor::operator()(const trace::DeviceSample& t) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks/core/applied_settings.h"
 
+#include <malloc.h>
+
 #include <cstdlib>
 #include <cstring>
 
@@ -130,6 +132,20 @@ void say(const char* before, const char* what) noexcept {
   base::say(line.add(before).add(what).c_str());
 }
 
+// malloc read its tunables when this process started; what it is told now its forks inherit.
+void tell_malloc(const char* tunables) noexcept {
+  constexpr struct {
+    const char* tunable;
+    int option;
+  } kOptions[] = {{"glibc.malloc.trim_threshold=", M_TRIM_THRESHOLD},
+                  {"glibc.malloc.mmap_threshold=", M_MMAP_THRESHOLD}};
+  for (const auto& known : kOptions) {
+    const char* at = std::strstr(tunables, known.tunable);
+    const long value = at ? std::strtol(at + std::strlen(known.tunable), nullptr, 10) : 0;
+    if (value > 0 && value <= INT32_MAX) mallopt(known.option, static_cast<int>(value));
+  }
+}
+
 void set_environment(const Request& request) noexcept {
   const char* name = name_of(request.setting);
   const char* before = std::getenv(name);
@@ -141,6 +157,7 @@ void set_environment(const Request& request) noexcept {
   else if (std::strcmp(before, request.value) != 0)
     what.add(" (was ").add(before).add(')');
   if (setenv(name, request.value, 1) == 0) note(g_applied, what.c_str());
+  if (request.setting == Setting::GLIBC_TUNABLES) tell_malloc(request.value);
 }
 
 }  // namespace

@@ -88,9 +88,13 @@ bool add_process(const machine::Roots& roots, uint32_t pid, WorkerSums* sums) no
   if (base::read_file(file_of(roots, pid, "stat").c_str(), text, sizeof text) <= 0) return false;
   const char* at = std::strrchr(text, ')');  // the name before it may hold blanks and brackets
   if (!at) return false;
-  machine::skip_words(at, 12);
-  const uint64_t user = machine::take_number(at);
-  sums->cpu_ns += (user + machine::take_number(at)) * kUserTickNs;
+  machine::skip_words(at, 8);
+  sums->minor_faults += machine::take_number(at);
+  ++at;
+  machine::skip_words(at, 3);  // faults of ended children, major faults
+  const uint64_t user = machine::take_number(at), system = machine::take_number(at);
+  sums->cpu_ns += (user + system) * kUserTickNs;
+  sums->system_ns += system * kUserTickNs;
   ++at;
   machine::skip_words(at, 4);  // times of children, priority, niceness
   sums->threads += static_cast<uint32_t>(machine::take_number(at));

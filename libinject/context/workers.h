@@ -12,6 +12,8 @@ namespace gpuwatch::context {
 
 struct WorkerSums {
   uint64_t cpu_ns = 0;        // user and system, of all their threads
+  uint64_t system_ns = 0;     // of it, in the kernel
+  uint64_t minor_faults = 0;  // pages that they were given without I/O
   uint64_t run_delay_ns = 0;  // runnable and waiting for a CPU, of their main threads
   uint32_t threads = 0;
   uint32_t workers = 0;
@@ -24,7 +26,7 @@ WorkerSums read_workers(const machine::Roots& roots) noexcept;
 // (CONFIG_PROC_CHILDREN).
 uint64_t read_other_children_cpu_ns(const machine::Roots& roots) noexcept;
 
-// CPU time, run delay and threads of one process, added to `sums`; false when it is gone.
+// CPU time, faults, run delay and threads of one process, added to `sums`; false when it is gone.
 bool add_process(const machine::Roots& roots, uint32_t pid, WorkerSums* sums) noexcept;
 
 }  // namespace gpuwatch::context

@@ -148,3 +148,31 @@ def test_a_value_may_hold_commas(run_watched):
     )
     assert watched.stdout == "expandable_segments:True,max_split_size_mb:64\n"
     assert facts(watched, "applied.") == ["PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True,max_split_size_mb:64 (was not set)"]
+
+
+def test_malloc_keeps_its_memory(run_plain, run_watched):
+    """In the process itself, whose malloc has read its variables before the library is there, and in its forks."""
+    source = """
+import ctypes, os, resource
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    for _ in range(50):
+        blocks = [libc.malloc(1 << 20) for _ in range(2)]
+        for block in blocks: ctypes.memset(block, 1, 1 << 20)
+        for block in blocks: libc.free(block)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults()
+print(faults(), flush=True)
+if os.fork() == 0:
+    print(faults(), flush=True)
+    os._exit(0)
+os.wait()
+"""
+    tunables = "glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=33554432"
+    words = [sys.executable, "-c", source]
+    given_back = [int(line) for line in run_plain(words).stdout.split()]
+    kept = [int(line) for line in run_watched(words, env={"GPUWATCH_APPLY": f"GLIBC_TUNABLES={tunables},gc_freeze=True"}).stdout.split()]
+    assert min(given_back) > 50 * 256, given_back
+    assert len(kept) == 2 and max(kept) < 50 * 64, (kept, given_back)

@@ -10,7 +10,8 @@ import pytest
 from slow import SlowMount
 from zoo_case import Case, check_healthy
 
-SLOW, FILES, CPU, TEXTS = "slow_dataset.py", "file_dataset.py", "cpu_dataset.py", "texts.py"
+SLOW, FILES, CPU, TEXTS, ARRAYS = "slow_dataset.py", "file_dataset.py", "cpu_dataset.py", "texts.py", "float_arrays.py"
+TUNABLES = ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=1073741824")
 MANY_SMALL, FEW_LARGE = (160, 16384), (4, 40 * 16384)  # the same samples, as a file each and as parts of four
 FORTY_TO_SIXTY = ["--service-ms", 40, "--train-ms", 60, "--batches", 30]
 EVERY_EPOCH_ANEW = ["--workers", 2, "--service-ms", 4, "--batches", 6, "--epochs", 8, "--train-ms", 80]
@@ -120,6 +121,31 @@ def test_padding_is_what_the_job_counted(arguments, zoo):
     evidence = {row["what"]: row["value"] for row in job.find("padding-waste")["evidence"]}
     assert evidence["padding"] == pytest.approx(100 * (1 - logged["elements"] / logged["padded"]), rel=1e-9), job.say()
     assert evidence["mean sample"] == pytest.approx(logged["elements"] / 320, rel=1e-9), job.say()
+
+
+def counted_by_kernel(job):
+    return json.loads(job.injected.stdout.splitlines()[-2])
+
+
+def test_page_faults(zoo):
+    """Workers whose malloc gives memory back, and that of the setting which the finding names. Where faults are cheap (no
+    virtual machine), there is nothing to find."""
+    before = zoo.run(ARRAYS, ["--batches", 160])
+    after = zoo.run(ARRAYS, ["--batches", 160], env=dict([TUNABLES]))
+    had, has = counted_by_kernel(before), counted_by_kernel(after)
+    assert has["faults"] < 0.4 * had["faults"], f"malloc did not keep its memory: {had}, {has}"
+    assert not after.find("page-faults"), after.say()
+    found = before.find("page-faults")
+    spared_ms = had["system_ms"] - has["system_ms"]
+    if not found:
+        assert spared_ms < 0.2 * had["cpu_ms"], f"faults took {spared_ms:.1f} of {had['cpu_ms']:.1f} ms\n{before.say()}"
+        return
+    evidence = {row["what"]: row["value"] for row in found["evidence"]}
+    # Those of the worker's own start are in the kernel's count as well.
+    assert 0.7 * had["faults"] < evidence["page faults"] < 1.1 * had["faults"], f"{had}\n{before.say()}"
+    said_ms = (evidence["page faults"] - 1.1 * evidence["pages of a batch"]) * evidence["a page fault"] / 1e3
+    assert 0.6 * spared_ms < said_ms < 1.7 * spared_ms, f"{had}, {has}\n{before.say()}"
+    assert (found["fix"]["setting"], found["fix"]["value"]) == TUNABLES
 
 
 class SlowServer(socketserver.BaseRequestHandler):

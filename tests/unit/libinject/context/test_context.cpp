@@ -62,14 +62,16 @@ TEST_F(Machine, BusiestDiskMayChange) {
 }
 
 TEST_F(Machine, WorkersAreAddedUp) {
-  // utime 30, stime 12, 5 threads; the name is made to confuse.
-  const std::string stat = "7 (py) thon) S 1 1 1 0 -1 0 0 0 0 0 30 12 1 1 20 0 5 0 100 0 0\n";
+  // 600 minor faults, utime 30, stime 12, 5 threads; the name is made to confuse.
+  const std::string stat = "7 (py) thon) S 1 1 1 0 -1 0 600 3 2 1 30 12 1 1 20 0 5 0 100 0 0\n";
   file("proc/7/stat", stat);
   file("proc/7/schedstat", "111 222 3\n");
   file("proc/8/stat", stat);
   WorkerSums sums;
   EXPECT_TRUE(add_process(roots(), 7, &sums));
   EXPECT_EQ(sums.cpu_ns, 420'000'000u);
+  EXPECT_EQ(sums.system_ns, 120'000'000u);
+  EXPECT_EQ(sums.minor_faults, 600u);
   EXPECT_EQ(sums.threads, 5u);
   EXPECT_EQ(sums.run_delay_ns, 222u);
   EXPECT_TRUE(add_process(roots(), 8, &sums));  // a kernel without schedstat
