@@ -49,7 +49,7 @@ ELSEWHERE = {
 }
 # Each of the analyzer's layers includes those before it, and of the rest of the project the trace format only; but
 # `gpuwatch doctor` asks what the recorder asks of a machine, by the same readers, so that the two cannot disagree.
-ANALYZER = [f"analyzer/{name}" for name in "io model attribute predict advise report compare timeline trial cli".split()]
+ANALYZER = [f"analyzer/{name}" for name in "io model attribute predict advise report compare timeline page trial cli".split()]
 ELSEWHERE.update({layer: ["libinject/trace", *ANALYZER[:position]] for position, layer in enumerate(ANALYZER)})
 ELSEWHERE["analyzer/cli"].append("libinject/machine")
 LAYERS = {**INJECTED, **ELSEWHERE}

@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "analyzer/cli/analyze.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
-#include <system_error>
 
 #include "analyzer/advise/diagnose.h"
+#include "analyzer/cli/private_file.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/io/user_error.h"
 #include "analyzer/model/build.h"
+#include "analyzer/page/page.h"
 #include "analyzer/report/report.h"
 #include "analyzer/timeline/perfetto.h"
 
@@ -51,21 +48,21 @@ void keep_steps(RankAttribution& rank, StepRange range) {
                 [&](const attribute::Slice& slice) { return slice.begin < first || slice.end > last; });
 }
 
-// Readable by its owner alone, as traces are: it has the names and paths that they have.
-void write_timeline(const model::Run& run, const std::vector<RankAttribution>& ranks,
-                    const std::string& path) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (file < 0)
-    throw io::UserError(fmt::format("--perfetto {}: cannot be written: {}", io::printable(path),
-                                    std::generic_category().message(errno)));
-  struct stat status {};
-  if (::fstat(file, &status) == 0 && S_ISREG(status.st_mode)) ::fchmod(file, 0600);  // it was there before
-  ::close(file);
-  std::ofstream out(path, std::ios::binary);
-  timeline::write_perfetto(run, ranks, out);
-  if (!out.flush())
-    throw io::UserError(fmt::format("--perfetto {}: could not be written to its end; is the disk full?",
-                                    io::printable(path)));
+// What people are told of the files.
+std::string write_files(const report::Report& report, const AnalyzeOptions& options) {
+  std::string words;
+  if (!options.perfetto.empty()) {
+    write_private_file("--perfetto", options.perfetto,
+                       [&](std::ostream& out) { timeline::write_perfetto(report.run, report.ranks, out); });
+    words += fmt::format("timeline   {}, for https://ui.perfetto.dev\n", io::printable(options.perfetto));
+  }
+  if (!options.html.empty()) {
+    write_private_file("--html", options.html, [&](std::ostream& out) {
+      page::write_page(report, {.has_full_paths = options.has_full_paths}, out);
+    });
+    words += fmt::format("page       {}, for any browser\n", io::printable(options.html));
+  }
+  return words;
 }
 
 }  // namespace
@@ -95,14 +92,12 @@ std::string analyze(const AnalyzeOptions& options, report::TextStyle style) {
   if (steps)
     for (RankAttribution& rank : ranks) keep_steps(rank, *steps);
   advise::Diagnosis diagnosis = advise::diagnose(run, ranks);
-  if (!options.perfetto.empty()) write_timeline(run, ranks, options.perfetto);
   report::Report report{run, ranks, diagnosis, GPUWATCH_VERSION};
+  const std::string written = write_files(report, options);
   // Invalid UTF-8 cannot occur (all text is made printable); should it, a replacement beats an exception.
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
   if (options.json) return report::json(report).dump(2, ' ', false, kReplace) + "\n";
-  if (options.perfetto.empty()) return report::text(report, style);
-  return report::text(report, style) +
-         fmt::format("timeline   {}, for https://ui.perfetto.dev\n", io::printable(options.perfetto));
+  return report::text(report, style) + written;
 }
 
 }  // namespace gpuwatch::cli

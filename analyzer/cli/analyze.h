@@ -21,7 +21,9 @@ struct AnalyzeOptions {
   std::string steps;  // "A:B", "" for all
   bool is_verbose = false;
   bool shows_kernels = false;
-  std::string perfetto;  // file for the timeline; "": none
+  std::string perfetto;         // file for the timeline; "": none
+  std::string html;             // file for the report as a page; "": none
+  bool has_full_paths = false;  // in that
 };
 
 StepRange parse_steps(const std::string& text);

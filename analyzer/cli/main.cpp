@@ -82,6 +82,13 @@ struct Commands {
         "how far the host was ahead");
     analyze_command->add_option("--perfetto", analyze.perfetto,
                                 "also write the timeline to this file, for https://ui.perfetto.dev");
+    CLI::Option* const html = analyze_command->add_option(
+        "--html", analyze.html,
+        "also write the report as one HTML file, with charts and a timeline, to look at and to pass on");
+    analyze_command
+        ->add_flag("--full-paths", analyze.has_full_paths,
+                   "in the HTML file, keep the folders of files and the user's name")
+        ->needs(html);
 
     predict_command = app.add_subcommand("predict", "predict the step time with another loader setting");
     predict_command->add_option("trace", predict.traces,

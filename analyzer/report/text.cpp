@@ -314,25 +314,6 @@ std::string trust_words(const Report& report) {
   return replay->trust() == predict::Trust::kPredict ? "high: " : "medium, intervals are wider: ";
 }
 
-std::string confidence_words(const Report& report) {
-  std::vector<std::string> parts;
-  const auto& replay = report.diagnosis.replay;
-  if (replay) parts.push_back(fmt::format("model error {:.1f}%", 100 * std::abs(replay->error())));
-  if (const std::optional<double> overhead = overhead_share(report))
-    parts.push_back(fmt::format("overhead {:.1g}%", std::max(0.01, 100 * *overhead)));
-  uint64_t dropped = 0;
-  for (const model::Process& process : report.run.processes)
-    for (const auto& [reason, count] : process.dropped_records) dropped += count;
-  parts.push_back(dropped > 0 ? fmt::format("{} records dropped", dropped) : "no records dropped");
-  if (report.run.kernels_total > 0) {
-    const double matched = matched_share(report.run);
-    parts.push_back(matched == 1
-                        ? "all kernels matched to their launches"
-                        : fmt::format("{:.1f}% of kernels matched to their launches", 100 * matched));
-  }
-  return trust_words(report) + joined(parts);
-}
-
 std::string next_words(const Report& report, const Finding* first) {
   const std::string& verdict = report.diagnosis.verdict.id;
   if (first) {
@@ -390,7 +371,7 @@ void write_closing(Layout& layout, const Report& report, bool has_steps, bool al
   write_notes(layout, report);
   write_unproposed(layout, "may gain", report.diagnosis, report.diagnosis.unproposed.may_gain);
   write_unproposed(layout, "no gain", report.diagnosis, report.diagnosis.unproposed.no_gain);
-  if (has_steps) layout.labelled("confidence", confidence_words(report));
+  if (has_steps) layout.labelled("confidence", confidence(report));
   write_limits(layout, report.diagnosis.limits, all_limits);
   write_next(layout, report);
 }
@@ -400,6 +381,25 @@ void write_closing(Layout& layout, const Report& report, bool has_steps, bool al
 const RankAttribution* shown_rank(const Report& report) {
   const RankAttribution* worst = advise::worst_rank(report.ranks, report.diagnosis.groups);
   return worst || report.ranks.empty() ? worst : &report.ranks.front();
+}
+
+std::string confidence(const Report& report) {
+  std::vector<std::string> parts;
+  const auto& replay = report.diagnosis.replay;
+  if (replay) parts.push_back(fmt::format("model error {:.1f}%", 100 * std::abs(replay->error())));
+  if (const std::optional<double> overhead = overhead_share(report))
+    parts.push_back(fmt::format("overhead {:.1g}%", std::max(0.01, 100 * *overhead)));
+  uint64_t dropped = 0;
+  for (const model::Process& process : report.run.processes)
+    for (const auto& [reason, count] : process.dropped_records) dropped += count;
+  parts.push_back(dropped > 0 ? fmt::format("{} records dropped", dropped) : "no records dropped");
+  if (report.run.kernels_total > 0) {
+    const double matched = matched_share(report.run);
+    parts.push_back(matched == 1
+                        ? "all kernels matched to their launches"
+                        : fmt::format("{:.1f}% of kernels matched to their launches", 100 * matched));
+  }
+  return trust_words(report) + joined(parts);
 }
 
 std::string text(const Report& report, TextStyle style) {

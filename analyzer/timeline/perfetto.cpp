@@ -5,11 +5,10 @@
 
 #include <algorithm>
 #include <map>
-#include <memory>
 
 #include "analyzer/io/printable.h"
-#include "analyzer/report/facts.h"
 #include "analyzer/timeline/perfetto_writer.h"
+#include "analyzer/timeline/tracks.h"
 
 namespace gpuwatch::timeline {
 namespace {
@@ -32,13 +31,6 @@ class Hosts {
  private:
   std::map<std::string, uint32_t> numbers_;
 };
-
-std::string process_name(const model::Run& run, const model::Process& process) {
-  if (process.worker_of != model::kNone)
-    return fmt::format("DataLoader worker of {}", run.processes[process.worker_of].pid);
-  const std::string script = clean(report::script_name(process));
-  return process.rank < 0 ? script : fmt::format("rank {}: {}", process.rank, script);
-}
 
 // One for each call that launched something, and one for each batch; unique for up to 2^14 processes.
 Flow launch_flow(size_t process, uint32_t thread, uint32_t call) {
@@ -109,12 +101,11 @@ class ProcessTracks {
     for (uint32_t i = 0; i < process_.threads.size(); ++i) {
       const model::Thread& thread = process_.threads[i];
       if (thread.calls.empty() && thread.ranges.empty()) continue;
-      const std::string role = i == process_.training_thread ? "training thread" : clean(thread.name);
       {
-        Lane lane(writer_, writer_.add_thread(pid_, thread.tid, role));
+        Lane lane(writer_, writer_.add_thread(pid_, thread.tid, thread_role(process_, i)));
         for (uint32_t call = 0; call < thread.calls.size(); ++call) {
           const model::HostCall& of = thread.calls[call];
-          lane.add({of.begin, of.end}, clean(run_.operations.at(of.operation).name), flow_of(i, call));
+          lane.add({of.begin, of.end}, call_name(run_, of), flow_of(i, call));
         }
       }
       write_ranges(thread);
@@ -132,62 +123,26 @@ class ProcessTracks {
     }
   }
 
-  std::string name_of(const model::DeviceOp& op) const {
-    if (op.kernel != model::kNone) return clean(run_.kernels.at(op.kernel).name);
-    const char* const kind = trace::EnumNameRecordKind(op.kind);
-    return op.bytes > 0 ? fmt::format("{} {} bytes", kind, op.bytes) : kind;
-  }
-
   void write_streams(size_t device) {
-    const auto& operations = process_.devices[device].operations;
-    std::map<uint16_t, std::vector<size_t>> by_stream;
-    for (size_t i = 0; i < operations.size(); ++i) by_stream[operations[i].stream].push_back(i);
-    for (const auto& [stream, of_stream] : by_stream) {
-      const uint32_t id = stream < process_.streams.size() ? process_.streams[stream].id : stream;
-      write_stream(device, fmt::format("GPU {} stream {}", process_.devices[device].ordinal, id), of_stream);
-    }
-  }
-
-  // Kernels of a CUDA graph run beside each other and are recorded as of one stream: then it has several
-  // lanes.
-  void write_stream(size_t device, const std::string& name, const std::vector<size_t>& of_stream) {
-    std::vector<std::pair<Ns, std::unique_ptr<Lane>>> lanes;  // with the end of the last operation
-    for (const size_t i : of_stream) {
-      const model::DeviceOp& op = process_.devices[device].operations[i];
-      auto lane = std::ranges::find_if(lanes, [&](const auto& of) { return of.first <= op.begin; });
-      if (lane == lanes.end()) {
-        const std::string number = lanes.empty() ? "" : fmt::format(", lane {}", lanes.size() + 1);
-        lane = lanes.insert(lane,
-                            {0, std::make_unique<Lane>(writer_, writer_.add_track(track_, name + number))});
+    for (const StreamLane& stream : stream_lanes(process_, device)) {
+      Lane lane(writer_, writer_.add_track(track_, stream.name));
+      for (const size_t i : stream.operations) {
+        const model::DeviceOp& op = process_.devices[device].operations[i];
+        // Of a graph the first operation alone has the arrow.
+        const bool is_first =
+            op.launch_call != model::kNone && first_ops_[op.launch_thread][op.launch_call] == &op;
+        lane.add({op.begin, op.end}, operation_name(run_, op),
+                 is_first ? launch_flow(index_, op.launch_thread, op.launch_call) : 0);
       }
-      // Of a graph the first operation alone has the arrow.
-      const bool is_first =
-          op.launch_call != model::kNone && first_ops_[op.launch_thread][op.launch_call] == &op;
-      lane->second->add({op.begin, op.end}, name_of(op),
-                        is_first ? launch_flow(index_, op.launch_thread, op.launch_call) : 0);
-      lane->first = op.end;
     }
   }
 
-  // One lane for each worker of each loader, over all epochs: a worker may live for one of them only.
   void write_batches() {
-    struct Fetch {
-      model::TimeSpan span;
-      std::string name;
-      Flow flow;
-    };
-    std::map<std::pair<uint32_t, uint32_t>, std::vector<Fetch>> lanes;
-    for (size_t i = 0; i < process_.epochs.size(); ++i)
-      for (const model::Batch& batch : process_.epochs[i].batches)
-        if (batch.worker != model::kNone && batch.fetch.length() > 0)
-          lanes[{process_.epochs[i].loader, batch.worker}].push_back(
-              {batch.fetch, fmt::format("batch {}", batch.index),
-               batch.next.length() > 0 ? batch_flow(index_, i, batch.index) : 0});
-    for (auto& [of, fetches] : lanes) {
-      std::ranges::stable_sort(fetches, {}, [](const Fetch& fetch) { return fetch.span.begin; });
-      Lane lane(writer_,
-                writer_.add_track(track_, fmt::format("DataLoader {} worker {}", of.first, of.second)));
-      for (const Fetch& fetch : fetches) lane.add(fetch.span, fetch.name, fetch.flow);
+    for (const WorkerLane& worker : worker_lanes(process_)) {
+      Lane lane(writer_, writer_.add_track(track_, worker.name));
+      for (const auto& [epoch, batch] : worker.fetches)
+        lane.add(batch->fetch, fmt::format("batch {}", batch->index),
+                 batch->next.length() > 0 ? batch_flow(index_, epoch, batch->index) : 0);
     }
   }
 

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Single steps of a run, everything that happened in them: what the attribution says of each moment, host
+// threads, GPU streams, DataLoader workers. Chosen are typical, slow and first steps of each rank; the others
+// are left out of the file.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "analyzer/page/slices.h"
+#include "analyzer/report/report.h"
+
+namespace gpuwatch::page {
+
+nlohmann::ordered_json step_views(const report::Report& report, Names& names);
+
+}  // namespace gpuwatch::page

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Numbers as people read them. Pure functions.
+
+// "148", "14.8", "1.48": as the terminal report has them.
+export function threeDigits(value) {
+  const size = Math.abs(value);
+  return value.toFixed(size >= 100 ? 0 : size >= 10 ? 1 : 2);
+}
+
+export function milliseconds(value) {
+  if (Math.abs(value) >= 1e4) return `${threeDigits(value / 1e3)} s`;
+  return value !== 0 && Math.abs(value) < 0.1 ? `${threeDigits(value * 1e3)} µs` : `${threeDigits(value)} ms`;
+}
+
+export function nanoseconds(value) {
+  return milliseconds(value / 1e6);
+}
+
+export function percent(share) {
+  const value = share * 100;
+  return `${value >= 10 || value === 0 ? value.toFixed(0) : value.toFixed(1)}%`;
+}
+
+export function times(value) {
+  return `${value >= 10 ? value.toFixed(0) : value.toFixed(2).replace(/0$/, "")}x`;
+}
+
+export function count(value) {
+  return value.toLocaleString("en-US", { maximumFractionDigits: 2 });
+}
+
+export function plural(number, word, several = `${word}s`) {
+  return `${count(number)} ${number === 1 ? word : several}`;
+}
