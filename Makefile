@@ -25,6 +25,7 @@ tests: $(SETUP)  ## build what `make build` does, and the tests and benchmarks
 
 test: tests  ## run every check and test, one line each, and count them
 	@scripts/torch_cuda.sh --triton || echo "torch-cuda: could not be installed; tests/torch_cuda will be skipped"
+	@scripts/browser.sh || echo "browser: could not be installed; tests of the HTML report in a browser will be skipped"
 	@$(PYTHON) scripts/run_tests.py
 
 demo: build  ## profile real training scripts, apply the first suggestion, compare (DEVICE=cpu: nothing is downloaded)

@@ -9,7 +9,7 @@
 
 The runs are recorded first: a CUDA program on the simulated device, and PyTorch's DataLoader on the CPU, with workers and without.
 Real traces of torch.profiler next to the working copy (shared/traces) are used where they are. The n-th mutated trace depends on
-the seed, on n and on the run. Each is analyzed whole (`gpuwatch analyze --json --perfetto`) under a limit of CPU time and of memory. A build
+the seed, on n and on the run. Each is analyzed whole (`gpuwatch analyze --json --perfetto --html`) under a limit of CPU time and of memory. A build
 with sanitizers (GPUWATCH_BUILD=build/asan) is given more of both. Exit status 1 if any trace crashed the analyzer, exceeded a
 limit, or left neither a report nor one sentence; such traces are kept. tests/fuzz has libFuzzer's targets for the readers alone.
 """
@@ -209,7 +209,7 @@ def complaint(returncode, stdout, stderr):
 
 def analyze(gpuwatch, folder, limits):
     """(complaint or None, exit status, stderr)"""
-    command = limits.command([gpuwatch, "analyze", folder, "--json", "--perfetto", os.devnull])
+    command = limits.command([gpuwatch, "analyze", folder, "--json", "--perfetto", os.devnull, "--html", os.devnull])
     try:
         done = subprocess.run(
             command, env=limits.environment(), capture_output=True, text=True, errors="replace", timeout=60 + 20 * limits.cpu_s

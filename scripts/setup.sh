@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 
 readonly system_packages=(
   g++ make cmake ninja-build git binutils flatbuffers-compiler libflatbuffers-dev libfmt-dev
-  libgtest-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev libprotozero-dev zlib1g-dev python3-venv python3-dev libpython3-dev)
+  libgtest-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev libprotozero-dev libjs-dygraphs zlib1g-dev python3-venv python3-dev libpython3-dev)
 
 # One version of formatter and linters for everybody: two versions never agree on every line.
 readonly python_packages=(numpy pillow pytest pytest-xdist nvtx==0.2.17 clang-format==14.0.6 clang-tidy==18.1.8 ruff==0.17.6 rich==15.0.0

@@ -89,8 +89,8 @@ class Lanes {
   Json written(int rank, size_t left_out) {
     Ns begin = lanes_.front().slices.front().begin, end = begin;
     Json lanes = Json::array(), kept = Json::array();
+    reduce(lanes_, kMostSlices);
     for (Lane& lane : lanes_) {
-      reduce(lane, kMostSlices / lanes_.size());
       begin = std::min(begin, lane.slices.front().begin);
       for (Slice& slice : lane.slices) {
         end = std::max(end, slice.end);

@@ -47,6 +47,20 @@ std::vector<Slice> merged(const std::vector<Slice>& slices, Ns shortest) {
   return result;
 }
 
+void reduce_one(Lane& lane, size_t most) {
+  for (Slice& slice : lane.slices) slice.covered = slice.end - slice.begin;
+  if (lane.slices.size() <= most) return;
+  constexpr Ns kFirst = 500;
+  std::vector<Slice> fewer;
+  Ns shortest = kFirst;
+  do {
+    shortest *= 2;
+    fewer = merged(lane.slices, shortest);
+  } while (fewer.size() > most && shortest < Ns(1) << 60);
+  lane.slices = std::move(fewer);
+  lane.drawn_together = shortest;
+}
+
 }  // namespace
 
 uint32_t Names::index_of(const std::string& text) {
@@ -65,18 +79,17 @@ void nest(Lane& lane) {
   }
 }
 
-void reduce(Lane& lane, size_t most) {
-  for (Slice& slice : lane.slices) slice.covered = slice.end - slice.begin;
-  if (lane.slices.size() <= most) return;
-  constexpr Ns kFirst = 500;
-  std::vector<Slice> fewer;
-  Ns shortest = kFirst;
-  do {
-    shortest *= 2;
-    fewer = merged(lane.slices, shortest);
-  } while (fewer.size() > most && shortest < Ns(1) << 60);
-  lane.slices = std::move(fewer);
-  lane.drawn_together = shortest;
+void reduce(std::vector<Lane>& lanes, size_t most) {
+  std::vector<size_t> sizes;
+  for (const Lane& lane : lanes) sizes.push_back(lane.slices.size());
+  std::ranges::sort(sizes);
+  size_t left = most, share = most;  // what the lanes that have most of them get
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    share = left / (sizes.size() - i);
+    if (sizes[i] > share) break;
+    left -= sizes[i];
+  }
+  for (Lane& lane : lanes) reduce_one(lane, std::max<size_t>(share, 1));
 }
 
 nlohmann::ordered_json json(const Lane& lane, Ns origin) {

@@ -44,11 +44,11 @@ struct Lane {
 // Outer before inner: the depth of each is the number of slices around it.
 void nest(Lane& lane);
 
-// At most `most` slices.
-void reduce(Lane& lane, size_t most);
+// So that all lanes have about `most` slices: those with few keep them all.
+void reduce(std::vector<Lane>& lanes, size_t most);
 
-// [begin, length, name, depth, tone, count, covered, batch], all but the first five only where they are not
-// the usual; times in ns after `origin`.
+// Each slice as [begin, length, name, depth, tone, count, covered, batch], the last three only where they are
+// not the usual; times in ns after `origin`.
 nlohmann::ordered_json json(const Lane& lane, model::Ns origin);
 
 }  // namespace gpuwatch::page

@@ -20,7 +20,7 @@ using attribute::RankAttribution;
 using Json = nlohmann::ordered_json;
 using model::Ns;
 
-constexpr size_t kMostOfLane = 1500, kMostLanes = 48, kMostRanks = 4;
+constexpr size_t kMostSlices = 12000, kMostLanes = 48, kMostRanks = 4;
 
 // A call's color is that of the bottleneck which its time would most likely count as; the lane of causes says
 // what it does count as.
@@ -56,6 +56,7 @@ class View {
     for (const timeline::WorkerLane& worker : timeline::worker_lanes(process)) add_worker(worker);
     for (const model::Process& worker : run_.processes)
       if (worker.worker_of == rank_.process) add_threads(worker, fmt::format("worker {}: ", worker.pid));
+    reduce(lanes_, kMostSlices);
     return std::move(lanes_);
   }
   size_t left_out() const { return left_out_; }
@@ -69,7 +70,6 @@ class View {
       ++left_out_;
       return;
     }
-    reduce(lane, kMostOfLane);
     lanes_.push_back(std::move(lane));
   }
 

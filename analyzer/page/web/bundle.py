@@ -15,12 +15,12 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 # Each after those that it imports.
-MODULES = ("format.js", "dom.js", "summary.js", "steps.js", "lanes.js", "timeline.js", "workers.js", "main.js")
+MODULES = ("format.js", "dom.js", "summary.js", "steps.js", "paint.js", "lanes.js", "timeline.js", "workers.js", "main.js")
 LICENCE = Path("/usr/share/doc/libjs-dygraphs/copyright")
 
 IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
-EXPORT = re.compile(r"^export (?=const|class|function)", re.MULTILINE)
-TOP_LEVEL = re.compile(r"^(?:const|let|class|function) (\w+)", re.MULTILINE)
+EXPORT = re.compile(r"^export (?=const|class|function|async function)", re.MULTILINE)
+TOP_LEVEL = re.compile(r"^(?:const|let|class|function|async function) (\w+)", re.MULTILINE)
 SOURCE_MAP = re.compile(r"/[/*][#@] sourceMappingURL=\S+?(?:\s*\*/)?\s*$")  # a browser would look for that file
 
 

@@ -32,3 +32,9 @@ export function count(value) {
 export function plural(number, word, several = `${word}s`) {
   return `${count(number)} ${number === 1 ? word : several}`;
 }
+
+// Of an axis, whose ticks are so far apart: "20 ms", not "20.0 ms".
+export function tickWords(ns, apart) {
+  const [unit, word] = apart >= 1e9 ? [1e9, "s"] : apart >= 1e6 ? [1e6, "ms"] : apart >= 1e3 ? [1e3, "µs"] : [1, "ns"];
+  return `${Number((ns / unit).toFixed(3))} ${word}`;
+}

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lanes of slices over time: drawn here; the range, its zoom and its pan are a chart's of dygraphs.
-import { colorName, element, styleOf } from "./dom.js";
+// Lanes of slices over time: the range, its zoom and its pan by mouse and fingers are a chart's of dygraphs, drawing is
+// in paint.js.
+import { element } from "./dom.js";
 import { nanoseconds, plural } from "./format.js";
+import { BEGIN, COUNT, COVERED, DEPTH, GAP, LABEL, LENGTH, NAME, ROW, RULER, paintLanes } from "./paint.js";
 import { clampedRange, interactionModel, zoomed } from "./steps.js";
-
-const RULER = 20, LABEL = 15, ROW = 15, GAP = 5;
-const LEAST_TEXT = 30; // pixels that a slice must have for a name
-const [BEGIN, LENGTH, NAME, DEPTH, TONE, COUNT, COVERED] = [0, 1, 2, 3, 4, 5, 6]; // of a slice
 
 export class Lanes {
   // describe(slice, lane): what is said of a slice of one operation; words: {id, label, of, several}, of the page and for people
@@ -79,77 +77,12 @@ export class Lanes {
     });
   }
 
-  // ---- drawing
-
   paint(canvas, area, graph) {
-    const range = graph.xAxisRange();
-    this.range = range;
-    this.rangeText.textContent = `${nanoseconds(range[0])} to ${nanoseconds(range[1])}`;
-    this.chart.dataset.from = String(Math.round(range[0]));
-    this.chart.dataset.to = String(Math.round(range[1]));
-    this.toX = (time) => area.x + ((time - range[0]) / (range[1] - range[0])) * area.w;
-    const colors = this.page.bottlenecks.map((name) => styleOf(colorName(name)));
-    const style = { text: styleOf("--text"), muted: styleOf("--muted"), line: styleOf("--line"), ink: styleOf("--ink") };
-    canvas.save();
-    canvas.textBaseline = "middle";
-    this.paintRuler(canvas, area, range, style);
-    this.view.lanes.forEach((lane, i) => this.paintLane(canvas, area, lane, i, colors, style));
-    canvas.restore();
-  }
-
-  paintRuler(canvas, area, range, style) {
-    const most = Math.max(2, Math.floor(area.w / 110));
-    const raw = (range[1] - range[0]) / most;
-    const unit = 10 ** Math.floor(Math.log10(raw));
-    const tick = [1, 2, 5, 10].map((factor) => factor * unit).find((size) => size >= raw);
-    canvas.font = "11px system-ui, sans-serif";
-    for (let time = Math.ceil(range[0] / tick) * tick; time <= range[1]; time += tick) {
-      canvas.fillStyle = style.line;
-      canvas.fillRect(this.toX(time), 0, 1, this.height);
-      canvas.fillStyle = style.muted;
-      canvas.fillText(nanoseconds(Math.abs(time) < tick / 2 ? 0 : time), this.toX(time) + 3, RULER / 2);
-    }
-    if (this.view.step_ns === undefined) return;
-    canvas.fillStyle = style.text; // where the step begins and ends
-    for (const time of [0, this.view.step_ns]) canvas.fillRect(this.toX(time), 0, 1, this.height);
-  }
-
-  paintLane(canvas, area, lane, index, colors, style) {
-    const top = this.tops[index];
-    canvas.font = `${index === this.lane ? "bold " : ""}11px system-ui, sans-serif`;
-    canvas.fillStyle = style.text;
-    canvas.fillText(lane.name, area.x + 2, top + LABEL / 2);
-    canvas.font = "11px system-ui, sans-serif";
-    const drawnUntil = []; // by depth: what ends within a pixel that is drawn already is skipped
-    for (const slice of lane.slices) {
-      const from = Math.max(this.toX(slice[BEGIN]), area.x), to = Math.min(this.toX(slice[BEGIN] + slice[LENGTH]), area.x + area.w);
-      if (to < area.x || from > area.x + area.w || to <= (drawnUntil[slice[DEPTH]] ?? -1)) continue;
-      const width = Math.max(to - from, 1);
-      drawnUntil[slice[DEPTH]] = from + width;
-      const y = top + LABEL + slice[DEPTH] * ROW;
-      const isFaint = this.matches && !this.matches.names.has(slice[NAME]);
-      canvas.globalAlpha = isFaint ? 0.15 : slice[COUNT] > 1 ? 0.55 : 1;
-      canvas.fillStyle = colors[slice[TONE]];
-      canvas.fillRect(from, y, width > 3 ? width - 0.5 : width, ROW - 1);
-      canvas.globalAlpha = isFaint ? 0.4 : 1;
-      if (width >= LEAST_TEXT) this.paintName(canvas, slice, from, y, width, slice[COUNT] > 1 ? style.text : style.ink);
-      canvas.globalAlpha = 1;
-      if (slice === this.chosen) {
-        canvas.strokeStyle = style.text;
-        canvas.lineWidth = 2;
-        canvas.strokeRect(from, y, width, ROW - 1);
-      }
-    }
-  }
-
-  paintName(canvas, slice, from, y, width, color) {
-    canvas.save();
-    canvas.beginPath();
-    canvas.rect(from, y, width - 2, ROW);
-    canvas.clip();
-    canvas.fillStyle = color;
-    canvas.fillText(this.titleOf(slice), from + 3, y + ROW / 2);
-    canvas.restore();
+    this.range = graph.xAxisRange();
+    this.rangeText.textContent = `${nanoseconds(this.range[0])} to ${nanoseconds(this.range[1])}`;
+    [this.chart.dataset.from, this.chart.dataset.to] = this.range.map((time) => String(Math.round(time)));
+    this.toX = (time) => area.x + ((time - this.range[0]) / (this.range[1] - this.range[0])) * area.w;
+    paintLanes(this, canvas, area);
   }
 
   // ---- what is chosen

@@ -6,6 +6,9 @@ import { showFindings, showHead, showKernels, showTime, showTrust, showVerdict }
 import { showTimeline } from "./timeline.js";
 import { showWorkers } from "./workers.js";
 
+// No others: they would set styles and markup that the page's policy forbids.
+Dygraph.PLUGINS = [Dygraph.Plugins.Grid, Dygraph.Plugins.Axes];
+
 function showAll() {
   const page = JSON.parse(byId("data").textContent);
   showHead(page);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The length of each step over the run, and what it went into, as stacked areas (dygraphs).
 import { byId, chooser, colorName, element, legend, paragraph, styleOf } from "./dom.js";
-import { milliseconds, plural, threeDigits } from "./format.js";
+import { milliseconds, plural } from "./format.js";
 
 const PHASES = { startup: "start-up", evaluation: "evaluation", checkpoint: "checkpoint", epoch_change: "change of epoch" };
 
@@ -71,8 +71,8 @@ class StepChart {
       gridLineColor: styleOf("--line"),
       highlightCircleSize: 3,
       axes: {
-        x: { axisLabelFormatter: (value) => `${threeDigits(value)} s`, valueFormatter: String, ticker: Dygraph.numericTicks },
-        y: { axisLabelFormatter: (value) => milliseconds(value), valueFormatter: String, axisLabelWidth: 60 },
+        x: { axisLabelFormatter: (value) => `${Number(value.toFixed(3))} s`, valueFormatter: String, ticker: Dygraph.numericTicks },
+        y: { axisLabelFormatter: (value) => `${Number(value.toPrecision(4))} ms`, valueFormatter: String, axisLabelWidth: 60 },
       },
       highlightCallback: (event, x, points, row) => this.tell(row),
       clickCallback: (event, x) => this.openNear(x),
