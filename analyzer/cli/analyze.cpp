@@ -49,7 +49,7 @@ void keep_steps(RankAttribution& rank, StepRange range) {
 }
 
 // What people are told of the files.
-std::string write_files(const report::Report& report, const AnalyzeOptions& options) {
+std::string write_files(const report::Report& report, const AnalyzeOptions& options, size_t first_step) {
   std::string words;
   if (!options.perfetto.empty()) {
     write_private_file("--perfetto", options.perfetto,
@@ -58,7 +58,7 @@ std::string write_files(const report::Report& report, const AnalyzeOptions& opti
   }
   if (!options.html.empty()) {
     write_private_file("--html", options.html, [&](std::ostream& out) {
-      page::write_page(report, {.has_full_paths = options.has_full_paths}, out);
+      page::write_page(report, {.has_full_paths = options.has_full_paths, .first_step = first_step}, out);
     });
     words += fmt::format("page       {}, for any browser\n", io::printable(options.html));
   }
@@ -93,7 +93,7 @@ std::string analyze(const AnalyzeOptions& options, report::TextStyle style) {
     for (RankAttribution& rank : ranks) keep_steps(rank, *steps);
   advise::Diagnosis diagnosis = advise::diagnose(run, ranks);
   report::Report report{run, ranks, diagnosis, GPUWATCH_VERSION};
-  const std::string written = write_files(report, options);
+  const std::string written = write_files(report, options, steps ? steps->begin : 0);
   // Invalid UTF-8 cannot occur (all text is made printable); should it, a replacement beats an exception.
   constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
   if (options.json) return report::json(report).dump(2, ' ', false, kReplace) + "\n";

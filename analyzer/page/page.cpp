@@ -51,7 +51,7 @@ Json rows(const report::Report& report) {
 }
 
 // Which of the report's ranks the findings are about in the first place.
-Json shown_rank(const report::Report& report) {
+Json shown_index(const report::Report& report) {
   const attribute::RankAttribution* const shown = report::shown_rank(report);
   return shown ? Json(shown - report.ranks.data()) : Json(nullptr);
 }
@@ -83,7 +83,8 @@ Json document(const report::Report& report, PageOptions options) {
   result["schema"] = "gpuwatch.page.v1";
   result["report"] = report::json(report);
   result["has_full_paths"] = options.has_full_paths;
-  result["shown_rank"] = shown_rank(report);
+  result["first_step"] = options.first_step;
+  result["shown_rank"] = shown_index(report);
   result["confidence"] = report::confidence(report);
   result["model_error"] = model_error(report);
   result["bottlenecks"] = attribute::kBottleneckWords;
@@ -92,7 +93,7 @@ Json document(const report::Report& report, PageOptions options) {
   result["rows"] = rows(report);
   result["series"] = step_series(report);
   result["loaders"] = loader_views(report, names);
-  result["views"] = step_views(report, names);
+  result["views"] = step_views(report, options.first_step, names);
   result["names"] = names.all();
   if (!options.has_full_paths) {
     result["report"]["job"]["user"] = nullptr;

@@ -13,6 +13,7 @@ namespace gpuwatch::page {
 
 struct PageOptions {
   bool has_full_paths = false;  // and the user's name
+  size_t first_step = 0;        // number of the report's first step, where it has not the run's
 };
 
 nlohmann::ordered_json document(const report::Report& report, PageOptions options);

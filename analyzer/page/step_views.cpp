@@ -43,8 +43,9 @@ Bottleneck tone_of(const model::Run& run, const model::DeviceOp& op) {
 
 class View {
  public:
-  View(const report::Report& report, Names& names, const RankAttribution& rank, model::TimeSpan window)
-      : run_(report.run), names_(names), rank_(rank), window_(window) {}
+  View(const report::Report& report, size_t first_step, Names& names, const RankAttribution& rank,
+       model::TimeSpan window)
+      : run_(report.run), first_step_(first_step), names_(names), rank_(rank), window_(window) {}
 
   std::vector<Lane> lanes(const std::vector<RankAttribution>& ranks) {
     const model::Process& process = run_.processes.at(rank_.process);
@@ -78,7 +79,8 @@ class View {
     for (size_t i = 0; i < rank_.steps.size(); ++i) {
       const model::Step& step = rank_.steps[i].step;
       if (is_seen(step.begin, step.end))
-        lane.slices.push_back({step.begin, step.end, names_.index_of(fmt::format("step {}", i))});
+        lane.slices.push_back(
+            {step.begin, step.end, names_.index_of(fmt::format("step {}", first_step_ + i))});
     }
     add(std::move(lane));
   }
@@ -150,6 +152,7 @@ class View {
   }
 
   const model::Run& run_;
+  size_t first_step_;
   Names& names_;
   const RankAttribution& rank_;
   model::TimeSpan window_;
@@ -157,24 +160,25 @@ class View {
   size_t left_out_ = 0;
 };
 
-std::string title_of(const ChosenSteps& chosen, Ns length) {
-  std::string title = chosen.end - chosen.begin == 1
-                          ? fmt::format("step {}", chosen.begin)
-                          : fmt::format("steps {} to {}", chosen.begin, chosen.end - 1);
+std::string title_of(const ChosenSteps& chosen, size_t first_step, Ns length) {
+  std::string title =
+      chosen.end - chosen.begin == 1
+          ? fmt::format("step {}", first_step + chosen.begin)
+          : fmt::format("steps {} to {}", first_step + chosen.begin, first_step + chosen.end - 1);
   title += fmt::format(": {} ms", report::three_digits(double(length) / 1e6));
   return chosen.why.empty() ? title : fmt::format("{}, {}", title, chosen.why);
 }
 
 // With what happened shortly before and after: what a step waits for may have begun there.
 Json view_of(const report::Report& report, const RankAttribution& rank, const ChosenSteps& chosen,
-             Names& names) {
+             size_t first_step, Names& names) {
   const model::TimeSpan steps{rank.steps[chosen.begin].step.begin, rank.steps[chosen.end - 1].step.end};
   const Ns margin = steps.length() / 10;
   const model::TimeSpan window{steps.begin - margin, steps.end + margin};
-  View view(report, names, rank, window);
+  View view(report, first_step, names, rank, window);
   Json lanes = Json::array();
   for (const Lane& lane : view.lanes(report.ranks)) lanes.push_back(json(lane, steps.begin));
-  return {{"title", title_of(chosen, steps.length())},
+  return {{"title", title_of(chosen, first_step, steps.length())},
           {"rank", std::max(report.run.processes.at(rank.process).rank, 0)},
           {"begin_step", chosen.begin},
           {"end_step", chosen.end},
@@ -187,17 +191,17 @@ Json view_of(const report::Report& report, const RankAttribution& rank, const Ch
 
 }  // namespace
 
-Json step_views(const report::Report& report, Names& names) {
+Json step_views(const report::Report& report, size_t first_step, Names& names) {
   Json views = Json::array();
   const RankAttribution* const shown = report::shown_rank(report);
   if (!shown) return views;
   for (const ChosenSteps& chosen : choose_steps(*shown, true))
-    views.push_back(view_of(report, *shown, chosen, names));
+    views.push_back(view_of(report, *shown, chosen, first_step, names));
   size_t others = 0;
   for (const RankAttribution& rank : report.ranks)
     if (&rank != shown && ++others < kMostRanks)
       for (const ChosenSteps& chosen : choose_steps(rank, false))
-        views.push_back(view_of(report, rank, chosen, names));
+        views.push_back(view_of(report, rank, chosen, first_step, names));
   return views;
 }
 

@@ -57,6 +57,12 @@ def test_the_steps_add_up_to_the_report(recording, name):
         assert total == pytest.approx(rank["wall_ns"] / 1e6, rel=1e-4)
 
 
+def test_chosen_steps_keep_their_numbers(written, tmp_path):
+    page = written(write_trace(tmp_path / "trace.json", ["kernel"], 30, 10), "--steps", "12:14")
+    assert page.data["first_step"] == 12
+    assert {view["title"].partition(":")[0] for view in page.data["views"]} == {"step 12", "step 13"}
+
+
 def test_operations_drawn_together_are_counted(written, tmp_path):
     kernels = 20000
     page = written(write_trace(tmp_path / "many.json", ["a", "b"], 4, kernels))
@@ -126,4 +132,4 @@ def test_a_page_needs_nothing_from_elsewhere(recording):
     assert not re.search(r"(src|href)=(?!\"#)", markup)
     assert "sourceMappingURL" not in text and "@import" not in text and "url(" not in text
     assert "default-src 'none'" in text and "unsafe" not in text.split("</head>")[0].split("<style>")[0]
-    assert "Permission is hereby granted" in text  # the licence of the charts library
+    assert "Permission is hereby granted" in text  # the license of the charts library

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Puts the page together: bundle.py DYGRAPHS_FOLDER PAGE.html
 
-Styles, the charts library with its licence, and the modules of this folder go into page.html. The modules become one script: their
+Styles, the charts library with its license, and the modules of this folder go into page.html. The modules become one script: their
 imports are dropped, so no two of them may have a top-level name in common. The policy at the head of the page allows exactly
 these scripts and styles, by their hashes, and nothing from anywhere else.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 # Each after those that it imports.
 MODULES = ("format.js", "dom.js", "summary.js", "steps.js", "paint.js", "lanes.js", "timeline.js", "workers.js", "main.js")
-LICENCE = Path("/usr/share/doc/libjs-dygraphs/copyright")
+LICENSE = Path("/usr/share/doc/libjs-dygraphs/copyright")
 
 IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 EXPORT = re.compile(r"^export (?=const|class|function|async function)", re.MULTILINE)
@@ -49,8 +49,8 @@ def main():
         "base-uri 'none'; form-action 'none'"
     )
     page = (HERE / "page.html").read_text()
-    licence = LICENCE.read_text().replace("&", "&amp;").replace("<", "&lt;")
-    for place, text in (("POLICY", policy), ("STYLES", styles), ("CHARTS", charts), ("SCRIPT", script), ("LICENCE", licence)):
+    license = LICENSE.read_text().replace("&", "&amp;").replace("<", "&lt;")
+    for place, text in (("POLICY", policy), ("STYLES", styles), ("CHARTS", charts), ("SCRIPT", script), ("LICENSE", license)):
         if page.count(f"@{place}@") != 1:
             sys.exit(f"bundle.py: page.html has not exactly one @{place}@")
         before, after = page.split(f"@{place}@")

@@ -88,13 +88,13 @@ class StepChart {
     if (row < 0 || row >= this.series.at_s.length) return;
     this.row = row;
     const { series } = this;
-    const first = row * series.steps_a_point;
+    const first = row * series.steps_a_point, offset = this.page.first_step;
     const last = Math.min(first + series.steps_a_point, series.steps) - 1;
     const total = this.parts.reduce((sum, name) => sum + series.parts_ms[name][row], 0);
     const parts = this.parts.map((name) => [series.parts_ms[name][row], name]).filter(([ms]) => ms >= total / 200).sort((a, b) => b[0] - a[0]);
     const spread = last > first ? `, ${milliseconds(series.shortest_ms[row])} to ${milliseconds(series.longest_ms[row])}` : "";
     const phase = series.phases.find(({ begin_s: begin, end_s: end }) => begin <= series.at_s[row] + total / 1e3 && end >= series.at_s[row]);
-    this.info.textContent = `${last > first ? `steps ${first} to ${last}, mean` : `step ${first}`}: ${milliseconds(total)}${spread} ` +
+    this.info.textContent = `${last > first ? `steps ${first + offset} to ${last + offset}, mean` : `step ${first + offset}`}: ${milliseconds(total)}${spread} ` +
       `(${parts.map(([ms, name]) => `${name} ${milliseconds(ms)}`).join(", ")})${phase ? `, ${PHASES[phase.kind] ?? phase.kind}` : ""}`;
   }
 
