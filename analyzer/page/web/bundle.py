@@ -21,6 +21,7 @@ LICENSE = Path("/usr/share/doc/libjs-dygraphs/copyright")
 IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 EXPORT = re.compile(r"^export (?=const|class|function|async function)", re.MULTILINE)
 TOP_LEVEL = re.compile(r"^(?:const|let|class|function|async function) (\w+)", re.MULTILINE)
+VERSION = re.compile(r'VERSION="(2\.[0-9.]+)"')  # of dygraphs, whose second version the modules are written for
 SOURCE_MAP = re.compile(r"/[/*][#@] sourceMappingURL=\S+?(?:\s*\*/)?\s*$")  # a browser would look for that file
 
 
@@ -39,6 +40,9 @@ def hash_of(text):
 def main():
     library, output = Path(sys.argv[1]), Path(sys.argv[2])
     charts = SOURCE_MAP.sub("", (library / "dygraph.min.js").read_text())
+    version = VERSION.search(charts)
+    if not version:
+        sys.exit(f"bundle.py: {library} has not version 2 of dygraphs")
     styles = SOURCE_MAP.sub("", (library / "dygraph.css").read_text()) + (HERE / "page.css").read_text()
     script = own_script()
     for text in (charts, script):
@@ -50,7 +54,7 @@ def main():
     )
     page = (HERE / "page.html").read_text()
     license = LICENSE.read_text().replace("&", "&amp;").replace("<", "&lt;")
-    for place, text in (("POLICY", policy), ("STYLES", styles), ("CHARTS", charts), ("SCRIPT", script), ("LICENSE", license)):
+    for place, text in (("POLICY", policy), ("STYLES", styles), ("CHARTS", charts), ("SCRIPT", script), ("VERSION", version[1]), ("LICENSE", license)):
         if page.count(f"@{place}@") != 1:
             sys.exit(f"bundle.py: page.html has not exactly one @{place}@")
         before, after = page.split(f"@{place}@")
