@@ -56,6 +56,16 @@ Json shown_index(const report::Report& report) {
   return shown ? Json(shown - report.ranks.data()) : Json(nullptr);
 }
 
+// By finding: up to how much faster, where nothing is predicted.
+Json bounds(const report::Report& report) {
+  Json result = Json::array();
+  for (const advise::Finding& finding : report.diagnosis.findings) {
+    const std::optional<double> bound = report::shown_bound(finding);
+    result.push_back(bound ? Json(*bound) : Json(nullptr));
+  }
+  return result;
+}
+
 Json model_error(const report::Report& report) {
   const auto& replay = report.diagnosis.replay;
   return replay ? Json(std::abs(replay->error())) : Json(nullptr);
@@ -87,6 +97,7 @@ Json document(const report::Report& report, PageOptions options) {
   result["shown_rank"] = shown_index(report);
   result["confidence"] = report::confidence(report);
   result["model_error"] = model_error(report);
+  result["bounds"] = bounds(report);
   result["bottlenecks"] = attribute::kBottleneckWords;
   result["categories"] = categories();
   result["kernel_classes"] = kernel_classes();

@@ -31,7 +31,7 @@ Bottleneck tone_of(trace::OpClass op_class) {
   using namespace trace::op_class_traits;
   if (has(kCommunicates)) return Bottleneck::Communication;
   if (has(kTakesBatch | kReadsInput | kNamesLoader)) return Bottleneck::Input;
-  if (has(kIsRange)) return Bottleneck::Other;
+  if (has(kIsRange | kWaitsForThread | kPauses)) return Bottleneck::Other;
   return Bottleneck::Host;
 }
 
@@ -125,7 +125,8 @@ class View {
     std::ranges::stable_partition(order, [&](size_t i) { return i == process.training_thread; });
     for (const size_t i : order) {
       const model::Thread& thread = process.threads[i];
-      const std::string name = fmt::format("{}{} {}", prefix, timeline::thread_role(process, i), thread.tid);
+      const std::string role = timeline::thread_role(process, i);
+      const std::string name = fmt::format("{}{} {}", prefix, role.empty() ? "thread" : role, thread.tid);
       Lane ranges{.name = name + " (NVTX)"}, calls{.name = name};
       for (const model::Range& range : thread.ranges)
         if (!range.is_process && !range.is_mark && is_seen(range.begin, range.end))

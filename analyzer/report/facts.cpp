@@ -160,6 +160,15 @@ std::string three_digits(double value) {
   return fmt::format("{:.{}f}", value, decimals);
 }
 
+// A bound of what little surely stays says nothing about the gain once it is that wide. Of kernels it is a
+// ratio of throughputs: of one GPU at most 64, float64 against float32.
+std::optional<double> shown_bound(const advise::Finding& finding) {
+  constexpr double kMost = 20, kMostOfKernels = 64;
+  const bool is_of_kernels = finding.bottleneck == attribute::Bottleneck::Compute;
+  if (finding.ceiling_speedup.value_or(0) > (is_of_kernels ? kMostOfKernels : kMost)) return std::nullopt;
+  return finding.ceiling_speedup;
+}
+
 double duration_s(const model::Run& run) {
   model::Ns begin = 0, end = 0;
   for (const model::Process& process : run.processes) {

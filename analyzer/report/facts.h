@@ -50,6 +50,9 @@ struct OpenCallWords {
 };
 std::vector<OpenCallWords> open_call_words(const model::Run& run, const model::Process& process);
 
+// How much faster a job may get by what has no prediction; none where that says nothing.
+std::optional<double> shown_bound(const advise::Finding& finding);
+
 double duration_s(const model::Run& run);
 double recorded_share(const Report& report);  // of the steps
 // Estimated; nothing for a trace that another profiler recorded.

@@ -223,19 +223,10 @@ std::string prediction_words(const Layout& layout, const predict::Prediction& p)
                      times(p.speedup.expected), times(p.speedup.low), layout.dash(), times(p.speedup.high));
 }
 
-// A bound of what little surely stays says nothing about the gain once it is that wide. Of kernels it is a
-// ratio of throughputs: of one GPU at most 64, float64 against float32.
-std::string bound_words(const Finding& finding) {
-  constexpr double kMost = 20, kMostOfKernels = 64;
-  if (!finding.ceiling_speedup) return "";
-  const bool is_of_kernels = finding.bottleneck == attribute::Bottleneck::Compute;
-  if (*finding.ceiling_speedup > (is_of_kernels ? kMostOfKernels : kMost)) return "";
-  return fmt::format("up to {}x", times(*finding.ceiling_speedup));
-}
-
 std::string gain_words(const Layout& layout, const Finding& finding) {
   if (finding.prediction) return prediction_words(layout, *finding.prediction);
-  return bound_words(finding);
+  const std::optional<double> bound = shown_bound(finding);
+  return bound ? fmt::format("up to {}x", times(*bound)) : "";
 }
 
 // "Set num_workers=4" becomes "Then set num_workers=4"; names like OMP_NUM_THREADS keep their first letter.

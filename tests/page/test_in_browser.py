@@ -39,7 +39,7 @@ def test_numbers_are_those_of_the_report(look, recording, name):
     assert len(rows) == len(told)
     for row, entry in zip(rows, told):
         cells = row.locator("td, th").all_inner_texts()
-        assert float(cells[3].rstrip("%")) == pytest.approx(100 * entry["share"], abs=0.51)
+        assert float(cells[3].strip("<%")) == pytest.approx(100 * entry["share"], abs=0.51)
     for text in file.data["report"]["limits"]:
         assert page.locator("#trust").get_by_text(text, exact=True).count() == 1
 
@@ -134,12 +134,10 @@ def test_the_chart_of_steps_leads_to_the_timeline(page):
     chart.focus()
     page.keyboard.press("PageDown")
     assert page.locator("#steps .info").inner_text().startswith("step 19: ")
-    page.keyboard.press("End")
-    for _ in range(15):
-        page.keyboard.press("PageDown")
-    before = page.get_by_label("Step", exact=True).input_value()
+    page.keyboard.press("PageUp")
     page.keyboard.press("Enter")
-    assert page.get_by_label("Step", exact=True).input_value() != before
+    chosen = page.locator("#timeline select option:checked").inner_text()
+    assert chosen.startswith("step 0: ") and chosen.endswith("first")
 
 
 def test_search_finds_operations(page):

@@ -35,7 +35,7 @@ export function details(summary, ...children) {
 
 // A label with the choices; calls back with the index of the chosen one.
 export function chooser(label, titles, choose) {
-  const select = element("select", {}, ...titles.map((title, i) => element("option", { value: String(i) }, title)));
+  const select = element("select", { "aria-label": label }, ...titles.map((title, i) => element("option", { value: String(i) }, title)));
   select.addEventListener("change", () => choose(Number(select.value)));
   return element("label", { className: "chooser" }, label, " ", select);
 }

@@ -18,11 +18,12 @@ export function nanoseconds(value) {
 
 export function percent(share) {
   const value = share * 100;
+  if (value > 0 && value < 0.05) return "<0.1%";
   return `${value >= 10 || value === 0 ? value.toFixed(0) : value.toFixed(1)}%`;
 }
 
 export function times(value) {
-  return `${value >= 10 ? value.toFixed(0) : value.toFixed(2).replace(/0$/, "")}x`;
+  return `${value.toFixed(value < 1.095 ? 2 : value < 9.95 ? 1 : 0)}x`;
 }
 
 export function count(value) {

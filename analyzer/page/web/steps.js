@@ -62,6 +62,7 @@ class StepChart {
       labels: ["time", ...parts],
       colors: parts.map((name) => styleOf(colorName(name))),
       stackedGraph: true,
+      stepPlot: true,
       fillAlpha: 0.75,
       legend: "never",
       includeZero: true,

@@ -32,7 +32,7 @@ function gain(prediction, words) {
   const unit = prediction.metric === "step_ms" ? milliseconds : (value) => `${count(value)} samples/s`;
   const { speedup } = prediction;
   const sentence = `${unit(prediction.now)} → ${unit(prediction.expected)}${prediction.metric === "step_ms" ? " a step" : ""} (${unit(prediction.low)}–${unit(prediction.high)}), ` +
-    `${times(speedup.expected)} (${times(speedup.low)}–${times(speedup.high)})`;
+    `${times(speedup.expected)} (${times(speedup.low).slice(0, -1)}–${times(speedup.high)})`;
   const whole = Math.max(prediction.now, prediction.high) || 1;
   const bar = element("div", { className: "gain", "aria-hidden": "true" });
   for (const [name, from, to] of [["now", 0, prediction.now], ["expected", 0, prediction.expected], ["range", prediction.low, prediction.high]]) {
@@ -45,7 +45,7 @@ function gain(prediction, words) {
 }
 
 function evidenceWords(evidence) {
-  const number = Number.isInteger(evidence.value) || Math.abs(evidence.value) >= 1000 ? count(evidence.value) : threeDigits(evidence.value);
+  const number = Number.isInteger(evidence.value) ? count(evidence.value) : threeDigits(evidence.value);
   const value = evidence.unit.startsWith("%") ? number + evidence.unit : `${number} ${evidence.unit}`.trim();
   return `${evidence.what}: ${value}`;
 }
@@ -64,7 +64,8 @@ function fixOf(fix) {
     fix.snippet ? element("pre", { tabIndex: 0, "aria-label": "Code of the fix" }, fix.snippet) : null, button, " ", status);
 }
 
-function findingOf(finding, number) {
+// bound: how much faster at most, where nothing is predicted
+function findingOf(finding, number, bound) {
   const about = [
     finding.severity,
     finding.lost_share > 0 ? `${percent(finding.lost_share)} of the time` : null,
@@ -76,7 +77,7 @@ function findingOf(finding, number) {
   made.append(element("h3", {}, `${number ? `${number}. ` : ""}${finding.title}`), paragraph(about.join(" · "), "about"));
   if (finding.fix.summary) made.append(fixOf(finding.fix));
   if (finding.prediction) made.append(gain(finding.prediction, number > 1 ? "Predicted, after those above:" : "Predicted:"));
-  else if (finding.ceiling) made.append(paragraph(`Gain: up to ${times(finding.ceiling.speedup)}`));
+  else if (bound !== null) made.append(paragraph(`Gain: up to ${times(bound)}`));
   if (finding.alone && finding.prediction && finding.alone.expected !== finding.prediction.expected) made.append(gain(finding.alone, "Applied alone:"));
   made.append(element("ul", { className: "evidence" }, ...finding.evidence.map((evidence) => element("li", {}, evidenceWords(evidence)))));
   const assumptions = finding.prediction?.assumptions ?? [];
@@ -91,9 +92,10 @@ export function showFindings(page) {
   const notes = report.findings.filter((finding) => finding.severity === "info");
   const place = byId("findings");
   if (!complaints.length) place.append(paragraph("Nothing to change was found."));
-  complaints.forEach((finding, i) => place.append(findingOf(finding, i + 1)));
+  const shown = (finding, number) => place.append(findingOf(finding, number, page.bounds[report.findings.indexOf(finding)]));
+  complaints.forEach((finding, i) => shown(finding, i + 1));
   if (report.together) place.append(gain(report.together, "All of them together:"));
-  notes.forEach((finding) => place.append(findingOf(finding, 0)));
+  notes.forEach((finding) => shown(finding, 0));
   for (const [words, { on, changes }] of [["May gain", report.may_gain], ["Gains nothing", report.no_gain]])
     if (changes.length) place.append(paragraph(`${words}${on ? ` on ${on}` : ""}: ${changes.join("; ")}`));
 }
