@@ -8,6 +8,7 @@
 
 #include "analyzer/model/kernel_class.h"
 #include "analyzer/page/loader_views.h"
+#include "analyzer/page/rank_labels.h"
 #include "analyzer/page/short_paths.h"
 #include "analyzer/page/step_series.h"
 #include "analyzer/page/step_views.h"
@@ -95,6 +96,7 @@ Json document(const report::Report& report, PageOptions options) {
   result["has_full_paths"] = options.has_full_paths;
   result["first_step"] = options.first_step;
   result["shown_rank"] = shown_index(report);
+  result["labels"] = rank_labels(report);
   result["confidence"] = report::confidence(report);
   result["model_error"] = model_error(report);
   result["bounds"] = bounds(report);

@@ -107,8 +107,7 @@ Json series_of(const model::Run& run, const RankAttribution& rank, Ns origin) {
     shortest.push_back(rounded(length_of(*least)));
     longest.push_back(rounded(length_of(*most)));
   }
-  return {{"rank", std::max(process.rank, 0)},
-          {"steps", rank.steps.size()},
+  return {{"steps", rank.steps.size()},
           {"steps_a_point", std::max<size_t>(each, 1)},
           {"at_s", std::move(at)},
           {"shortest_ms", std::move(shortest)},

@@ -11,7 +11,7 @@
 
 namespace gpuwatch::page {
 
-// For each rank.
+// For each row of the report.
 nlohmann::ordered_json step_series(const report::Report& report);
 
 // "The slowest 5% of the steps take 12.3 ms longer than the others: data loading 11.9 ms"

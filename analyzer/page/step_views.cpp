@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "analyzer/io/printable.h"
+#include "analyzer/page/rank_labels.h"
 #include "analyzer/page/step_choice.h"
 #include "analyzer/report/facts.h"
 #include "analyzer/timeline/tracks.h"
@@ -45,13 +46,19 @@ class View {
  public:
   View(const report::Report& report, size_t first_step, Names& names, const RankAttribution& rank,
        model::TimeSpan window)
-      : run_(report.run), first_step_(first_step), names_(names), rank_(rank), window_(window) {}
+      : report_(report),
+        run_(report.run),
+        first_step_(first_step),
+        names_(names),
+        rank_(rank),
+        window_(window) {}
 
-  std::vector<Lane> lanes(const std::vector<RankAttribution>& ranks) {
+  std::vector<Lane> lanes() {
     const model::Process& process = run_.processes.at(rank_.process);
     add_steps();
     add_causes(rank_, "where the time goes");
-    for (const RankAttribution& other : ranks) add_other_rank(process, other);
+    const std::vector<std::string> labels = rank_labels(report_);
+    for (size_t i = 0; i < labels.size(); ++i) add_other_rank(process, report_.ranks[i], labels[i]);
     for (size_t device = 0; device < process.devices.size(); ++device) add_streams(process, device);
     add_threads(process, "");
     for (const timeline::WorkerLane& worker : timeline::worker_lanes(process)) add_worker(worker);
@@ -101,10 +108,9 @@ class View {
   }
 
   // Only where its clock is this rank's.
-  void add_other_rank(const model::Process& process, const RankAttribution& other) {
+  void add_other_rank(const model::Process& process, const RankAttribution& other, const std::string& label) {
     const model::Process& of = run_.processes.at(other.process);
-    if (&other != &rank_ && of.host == process.host)
-      add_causes(other, fmt::format("rank {}: where the time goes", std::max(of.rank, 0)));
+    if (&other != &rank_ && of.host == process.host) add_causes(other, label + ": where the time goes");
   }
 
   void add_streams(const model::Process& process, size_t device) {
@@ -152,6 +158,7 @@ class View {
     add(std::move(lane));
   }
 
+  const report::Report& report_;
   const model::Run& run_;
   size_t first_step_;
   Names& names_;
@@ -178,9 +185,9 @@ Json view_of(const report::Report& report, const RankAttribution& rank, const Ch
   const model::TimeSpan window{steps.begin - margin, steps.end + margin};
   View view(report, first_step, names, rank, window);
   Json lanes = Json::array();
-  for (const Lane& lane : view.lanes(report.ranks)) lanes.push_back(json(lane, steps.begin));
+  for (const Lane& lane : view.lanes()) lanes.push_back(json(lane, steps.begin));
   return {{"title", title_of(chosen, first_step, steps.length())},
-          {"rank", std::max(report.run.processes.at(rank.process).rank, 0)},
+          {"row", &rank - report.ranks.data()},
           {"begin_step", chosen.begin},
           {"end_step", chosen.end},
           {"begin_ns", -margin},

@@ -2,6 +2,7 @@
 """The HTML report in a headless browser, used as a person would. Each test also looks for errors and requests (conftest.py)."""
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from made_trace import HOSTILE, write_trace
@@ -138,6 +139,27 @@ def test_the_chart_of_steps_leads_to_the_timeline(page):
     page.keyboard.press("Enter")
     chosen = page.locator("#timeline select option:checked").inner_text()
     assert chosen.startswith("step 0: ") and chosen.endswith("first")
+
+
+def test_ranks_and_their_gpus_have_names(look, written, inject, workloads, run_dir):
+    ranks = 2
+
+    def train(rank):
+        env = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "GWSIM_CONFIG": workloads / "data_parallel.conf"}
+        return inject([workloads / "data_parallel"], env=env, sim=True)
+
+    with ThreadPoolExecutor() as pool:
+        for done in pool.map(train, range(ranks)):
+            assert done.returncode == 0, done.stderr
+    page = look(written(run_dir))
+    labels = [f"rank {rank}, GPU {gpu}" for rank in range(ranks) for gpu in range(2)]
+    assert [title.partition(" on ")[0].lower() for title in page.locator("#time h3").all_inner_texts()] == [each.lower() for each in labels]
+    choice = page.get_by_label("Rank", exact=True).first
+    assert sorted(choice.locator("option").all_inner_texts()) == sorted(labels)
+    for label in labels:
+        choice.select_option(label=label)
+        assert page.locator(".steps-chart").get_attribute("aria-label").startswith(label)
+    assert all(any(title.startswith(label) for title in page.locator("#timeline option").all_inner_texts()) for label in labels)
 
 
 def test_search_finds_operations(page):

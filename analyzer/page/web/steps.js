@@ -47,7 +47,7 @@ class StepChart {
     this.words.replaceChildren(...series.changes.map((text) => element("li", {}, text)));
     this.legendPlace.replaceChildren(legend(this.parts));
     const longest = Math.max(...series.longest_ms), shortest = Math.min(...series.shortest_ms);
-    this.chart.setAttribute("aria-label", `Length of ${plural(series.steps, "step")} over the run, from ${milliseconds(shortest)} to ${milliseconds(longest)}`);
+    this.chart.setAttribute("aria-label", `${this.page.labels[series.row]}: length of ${plural(series.steps, "step")} over the run, from ${milliseconds(shortest)} to ${milliseconds(longest)}`);
     this.draw();
   }
 
@@ -81,10 +81,6 @@ class StepChart {
     });
   }
 
-  get rank() {
-    return this.series.rank;
-  }
-
   tell(row) {
     if (row < 0 || row >= this.series.at_s.length) return;
     this.row = row;
@@ -104,7 +100,7 @@ class StepChart {
   }
 
   openNear(x) {
-    const views = this.page.views.map((view, i) => [view, i]).filter(([view]) => view.rank === this.rank && view.end_step - view.begin_step === 1);
+    const views = this.page.views.map((view, i) => [view, i]).filter(([view]) => view.row === this.series.row && view.end_step - view.begin_step === 1);
     views.sort(([a], [b]) => Math.abs(this.timeOf(a.begin_step) - x) - Math.abs(this.timeOf(b.begin_step) - x));
     if (views.length) this.chooseStep(views[0][1]);
   }
@@ -117,7 +113,7 @@ class StepChart {
     }
     canvas.fillStyle = styleOf("--text");
     for (const view of this.page.views) {
-      if (view.rank !== this.rank || view.end_step - view.begin_step !== 1) continue;
+      if (view.row !== this.series.row || view.end_step - view.begin_step !== 1) continue;
       const x = graph.toDomXCoord(this.timeOf(view.begin_step));
       canvas.beginPath();
       canvas.moveTo(x - 5, area.y);
@@ -160,14 +156,13 @@ class StepChart {
 
 export function showSteps(page, chooseStep) {
   const place = byId("steps");
-  const all = page.series.filter((series) => series.steps > 0);
+  const all = page.series.map((series, row) => ({ ...series, row })).filter((series) => series.steps > 0);
   if (!all.length) {
     place.append(paragraph("No training steps were recorded."));
     return null;
   }
-  const shownRank = page.report.ranks[page.shown_rank]?.rank;
-  all.sort((a, b) => (b.rank === shownRank) - (a.rank === shownRank));
-  if (all.length > 1) place.append(chooser("Rank", all.map((series) => `rank ${series.rank}`), (i) => chart.show(all[i])));
+  all.sort((a, b) => (b.row === page.shown_rank) - (a.row === page.shown_rank));
+  if (all.length > 1) place.append(chooser("Rank", all.map((series) => page.labels[series.row]), (i) => chart.show(all[i])));
   const chart = new StepChart(page, place, chooseStep);
   chart.show(all[0]);
   return chart;

@@ -9,8 +9,9 @@ export function showHead(page) {
   const script = report.job.script ? report.job.script.split("/").pop() : "a training job";
   document.title = `${script}: gpuwatch report`;
   byId("title").textContent = script;
+  const ranks = new Set(report.ranks.map((rank) => rank.rank)).size;
   const facts = [
-    plural(report.ranks.length, "rank"),
+    ranks === report.ranks.length ? plural(ranks, "rank") : `${plural(ranks, "rank")} on ${report.ranks.length} GPUs`,
     shown && shown.device !== "cpu" ? shown.device : null,
     shown?.framework,
     shown && shown.steps.recorded ? `${plural(shown.steps.recorded, "step")} of ${milliseconds(shown.steps.mean_ms)}` : null,
@@ -110,10 +111,10 @@ function sharesOf(page, rank) {
   return [...shares].filter(([, share]) => share > 0);
 }
 
-function stackedBar(page, rank) {
+function stackedBar(page, rank, label) {
   const shares = sharesOf(page, rank);
   const words = shares.map(([name, share]) => `${name} ${percent(share)}`).join(", ");
-  const bar = element("div", { className: "stacked", role: "img", "aria-label": `Rank ${rank.rank}: ${words}` });
+  const bar = element("div", { className: "stacked", role: "img", "aria-label": `${label}: ${words}` });
   for (const [name, share] of shares) {
     const part = element("span", { title: `${name} ${percent(share)}` }, share > 0.08 ? percent(share) : "");
     part.style.width = `${share * 100}%`;
@@ -123,12 +124,12 @@ function stackedBar(page, rank) {
   return bar;
 }
 
-function causesOf(page, rank) {
+function causesOf(page, rank, label) {
   const rows = [...rank.attribution].sort((a, b) => b.ns - a.ns).map((row) => {
     const { words, bottleneck } = page.categories[row.category];
     return [words, bottleneck, milliseconds(row.share * rank.steps.mean_ms), percent(row.share)];
   });
-  return table(`Causes, rank ${rank.rank}`, [["cause"], ["counted as"], ["a step", true], ["share", true]], rows);
+  return table(`Causes, ${label}`, [["cause"], ["counted as"], ["a step", true], ["share", true]], rows);
 }
 
 export function showTime(page) {
@@ -140,11 +141,11 @@ export function showTime(page) {
   }
   place.append(legend([...new Set(ranks.flatMap(([rank]) => sharesOf(page, rank).map(([name]) => name)))]));
   for (const [rank, i] of ranks) {
-    const group = rank.device === "cpu" ? "" : ` on ${rank.device}`;
-    place.append(element("h3", {}, `Rank ${rank.rank}${group}: ${milliseconds(rank.steps.mean_ms)} a step`), stackedBar(page, rank));
+    const label = page.labels[i], group = rank.device === "cpu" ? "" : ` on ${rank.device}`;
+    place.append(element("h3", {}, `${label[0].toUpperCase()}${label.slice(1)}${group}: ${milliseconds(rank.steps.mean_ms)} a step`), stackedBar(page, rank, label));
     const rows = page.rows[i].map((row) => [row.label, milliseconds(row.ms), percent(row.share), row.causes]);
-    place.append(table(`Where the time goes, rank ${rank.rank}`, [["part"], ["a step", true], ["share", true], ["causes"]], rows));
-    place.append(details(`All causes of rank ${rank.rank}`, causesOf(page, rank)));
+    place.append(table(`Where the time goes, ${label}`, [["part"], ["a step", true], ["share", true], ["causes"]], rows));
+    place.append(details(`All causes of ${label}`, causesOf(page, rank, label)));
   }
   for (const { straggler } of page.report.rank_groups)
     if (straggler) place.append(paragraph(`Rank ${straggler.rank} is the straggler: ${milliseconds(straggler.own_ms)} of work a step, the others ` +
@@ -153,20 +154,20 @@ export function showTime(page) {
 
 export function showKernels(page) {
   const place = byId("kernels");
-  const ranks = page.report.ranks.filter((rank) => rank.device_work);
+  const ranks = page.report.ranks.map((rank, i) => [rank, page.labels[i]]).filter(([rank]) => rank.device_work);
   if (!ranks.length) place.append(paragraph("No GPU work was recorded."));
-  for (const rank of ranks) {
+  for (const [rank, label] of ranks) {
     const { kernel_classes: classes, kernels, communication, launch_queue: queue } = rank.device_work;
-    if (ranks.length > 1) place.append(element("h3", {}, `Rank ${rank.rank}`));
+    if (ranks.length > 1) place.append(element("h3", {}, label[0].toUpperCase() + label.slice(1)));
     const rows = classes.map((row) => {
       const bar = element("span", { className: "bar", "aria-hidden": "true" });
       bar.style.width = `${Math.min(row.share, 1) * 10}em`;
       return [page.kernel_classes[row.class] ?? row.class, element("span", {}, percent(row.share), " ", bar), nanoseconds(row.ns), nanoseconds(row.alone_ns), count(row.count)];
     });
-    place.append(table(`Kernel classes, rank ${rank.rank}`, [["class"], ["share of the steps"], ["time", true], ["nothing else running", true], ["kernels", true]], rows));
+    place.append(table(`Kernel classes, ${label}`, [["class"], ["share of the steps"], ["time", true], ["nothing else running", true], ["kernels", true]], rows));
     const names = kernels.map((row) => [row.name, page.kernel_classes[row.class] ?? row.class, percent(row.share), nanoseconds(row.ns), count(row.count)]);
     if (names.length) place.append(details(`The ${kernels.length} kernels that take most time`,
-      table(`Kernels, rank ${rank.rank}`, [["kernel"], ["class"], ["share", true], ["time", true], ["launches", true]], names)));
+      table(`Kernels, ${label}`, [["kernel"], ["class"], ["share", true], ["time", true], ["launches", true]], names)));
     if (communication) place.append(paragraph(`Communication: ${nanoseconds(communication.ns)}, ${percent(communication.hidden_share)} of it hidden behind compute.`));
     if (queue) place.append(paragraph(`A kernel starts ${nanoseconds(queue.median_ns)} after its launch (median); the queue of launches was empty for ${percent(queue.empty_share)} of them.`));
   }

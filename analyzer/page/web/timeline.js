@@ -35,8 +35,8 @@ export function showTimeline(page) {
     place.append(paragraph("No training steps were recorded."));
     return null;
   }
-  const several = new Set(page.views.map((view) => view.rank)).size > 1;
-  const titles = page.views.map((view) => (several ? `rank ${view.rank}, ${view.title}` : view.title));
+  const several = new Set(page.views.map((view) => view.row)).size > 1;
+  const titles = page.views.map((view) => (several ? `${page.labels[view.row]}, ${view.title}` : view.title));
   const choice = chooser("Step", titles, (i) => choose(i));
   const controls = element("div", { className: "controls" }, choice);
   const note = paragraph("", "note-below");
