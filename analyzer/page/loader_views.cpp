@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "analyzer/timeline/tracks.h"
@@ -18,7 +19,7 @@ using model::Ns;
 constexpr size_t kMostSlices = 8000, kMostLanes = 64, kMostRanks = 4;
 
 double ms(Ns ns) {
-  return double(ns / 1000) / 1000;
+  return std::round(double(ns) / 1e3) / 1e3;  // to the microsecond
 }
 
 Json details(size_t epoch, const model::Batch& batch) {
