@@ -21,6 +21,7 @@ TOOLS = ROOT / "build/venv/bin"
 RULES = ROOT / ".clang-tidy"
 # What users run. The tests and the simulated device would double the time.
 LINTED = ("analyzer", "libinject", "hooks", "cuda/cupti", "cuda/nvml")
+LANGUAGES = (".c", ".cpp")  # assembly has compile commands as well, and clang-tidy reads it as C
 
 
 def ruff(paths):
@@ -39,6 +40,8 @@ def cpp_entries(build):
     entries = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = Path(entry["file"])
+        if path.suffix not in LANGUAGES:
+            continue
         if path.is_relative_to(ROOT) and str(path.relative_to(ROOT)).startswith(LINTED) and path not in entries:
             entries[path] = {**entry, "command": without_precompiled(entry["command"])}
     return entries
