@@ -48,7 +48,7 @@ double share_of_now(const RuleInput& input, double share) {
 
 double rest_without_input(const RuleInput& input, double removed) {
   const double slept_ms = std::max(removed, 0.0) * input.rank.mean_step_ms();
-  return quick_part(input.rank, attribute::Group::Input) * awake_part(input, slept_ms);
+  return quick_part(input.process, input.rank, attribute::Group::Input) * awake_part(input, slept_ms);
 }
 
 double ceiling_without(const RuleInput& input, double share) {

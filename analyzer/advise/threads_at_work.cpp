@@ -26,7 +26,7 @@ bool has_threads_at_work(const RuleInput& input, double in_library) {
 
 double ceiling_without_threads(const RuleInput& input, double in_library) {
   constexpr double kLeastLeft = 0.5;
-  const double rest = (1 - in_library) * quick_part(input.rank, Group::Input);
+  const double rest = (1 - in_library) * quick_part(input.process, input.rank, Group::Input);
   return ceiling_without(input, 1 - rest * kLeastLeft * kLeastLeft);
 }
 

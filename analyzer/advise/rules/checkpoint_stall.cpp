@@ -117,7 +117,7 @@ double quick_part_of_others(const RuleInput& input, const HostCalls& saves) {
   attribute::RankAttribution others;
   for (size_t i = 0; i < input.rank.steps.size(); ++i)
     if (i >= saves.ns_of_step.size() || saves.ns_of_step[i] <= 0) others.steps.push_back(input.rank.steps[i]);
-  return quick_part(others);
+  return quick_part(input.process, others);
 }
 
 // Young's approximation: saving more often costs more time than a failure loses.

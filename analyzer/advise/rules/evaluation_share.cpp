@@ -128,7 +128,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (const model::Loader* loader = evaluation_loader(input, phases)) finding.fix.location = loader->location;
   if (finding.fix.location.empty()) finding.fix.location = where_it_begins(input, phases);
   // The steps after an evaluation are slow ones: caches are cold, and workers may start again.
-  finding.ceiling_speedup = 1 / ((1 - share) * quick_part(input.rank));
+  finding.ceiling_speedup = 1 / ((1 - share) * quick_part(input.process, input.rank));
   finding.is_of_the_run = true;
   return finding;
 }

@@ -32,23 +32,23 @@ double ten_to_thirty(size_t i) {
 }
 
 TEST(QuickSteps, AreNotKnownOfAShortRun) {
-  EXPECT_EQ(quick_part(steps_of(0, ten, ten)), 1);
-  EXPECT_EQ(quick_part(steps_of(19, ten, ten_to_thirty)), 1);
-  EXPECT_LT(quick_part(steps_of(20, ten, ten_to_thirty)), 1);
+  EXPECT_EQ(quick_part({}, steps_of(0, ten, ten)), 1);
+  EXPECT_EQ(quick_part({}, steps_of(19, ten, ten_to_thirty)), 1);
+  EXPECT_LT(quick_part({}, steps_of(20, ten, ten_to_thirty)), 1);
 }
 
 TEST(QuickSteps, AreStepsWhereAllAreEqual) {
-  EXPECT_EQ(quick_part(steps_of(100, ten, ten)), 1);
+  EXPECT_EQ(quick_part({}, steps_of(100, ten, ten)), 1);
 }
 
 TEST(QuickSteps, AreTheHundredthOfThem) {
-  EXPECT_NEAR(quick_part(steps_of(100, ten, ten_to_thirty), Group::Input), 10.2 / 19.9, 0.001);
-  EXPECT_NEAR(quick_part(steps_of(100, ten, ten_to_thirty)), 20.2 / 29.9, 0.001);
+  EXPECT_NEAR(quick_part({}, steps_of(100, ten, ten_to_thirty), Group::Input), 10.2 / 19.9, 0.001);
+  EXPECT_NEAR(quick_part({}, steps_of(100, ten, ten_to_thirty)), 20.2 / 29.9, 0.001);
 }
 
 // Waits that differ say nothing of the rest.
 TEST(QuickSteps, LeaveOutWhatIsRemoved) {
-  EXPECT_EQ(quick_part(steps_of(100, ten_to_thirty, ten), Group::Input), 1);
+  EXPECT_EQ(quick_part({}, steps_of(100, ten_to_thirty, ten), Group::Input), 1);
 }
 
 // A core that the fetch had, or another program: training that has it may take no longer than it computes.
@@ -57,9 +57,55 @@ TEST(QuickSteps, WaitForNoCoreWithoutWhatIsRemoved) {
     attribute::RankAttribution rank = steps_of(count, ten, ten);
     for (attribute::StepAttribution& step : rank.steps)
       step.times[size_t(attribute::Category::Sched)] = 5'000'000;
-    EXPECT_NEAR(quick_part(rank, Group::Input), 10.0 / 15, 0.001) << count;
-    EXPECT_EQ(quick_part(rank), 1) << count;
+    EXPECT_NEAR(quick_part({}, rank, Group::Input), 10.0 / 15, 0.001) << count;
+    EXPECT_EQ(quick_part({}, rank), 1) << count;
   }
+}
+
+// Each step took one batch, of as many bytes as given.
+model::Process with_batches(attribute::RankAttribution& rank, double (*bytes)(size_t)) {
+  model::Process process;
+  process.epochs.emplace_back();
+  for (size_t i = 0; i < rank.steps.size(); ++i) {
+    rank.steps[i].step = {.begin = model::Ns(i) * 1000 + 1000, .end = model::Ns(i) * 1000 + 2000};
+    model::Batch batch{.index = uint32_t(i)};
+    batch.bytes = uint64_t(bytes(i));
+    batch.next = {rank.steps[i].step.begin - 100, rank.steps[i].step.begin};
+    process.epochs.front().batches.push_back(batch);
+  }
+  return process;
+}
+
+// Batches of 1 to 2.99 kB; a step takes 10 ms a kB, of ten one takes a tenth less.
+double lengths(size_t i) {
+  return 1000 + 10 * double(i * 37 % 200);
+}
+double by_length(size_t i) {
+  return lengths(i) / 100 * (i % 10 == 0 ? 0.9 : 1);
+}
+double known_of_some(size_t i) {
+  return i % 4 ? 0 : lengths(i);
+}
+double long_and_short(size_t i) {
+  return i % 2 ? 1000 : 3000;
+}
+
+TEST(QuickSteps, AreQuickForTheirBatch) {
+  attribute::RankAttribution rank = steps_of(400, ten, by_length);
+  EXPECT_NEAR(quick_part({}, rank, Group::Input), 10.1 / (0.99 * 20), 0.02);
+  EXPECT_NEAR(quick_part(with_batches(rank, lengths), rank, Group::Input), 0.9, 0.03);
+  EXPECT_NEAR(quick_part(with_batches(rank, known_of_some), rank, Group::Input), 0.9, 0.03);
+  // A step waits 10 ms, whatever its batch: the longest have the largest part that differs.
+  EXPECT_NEAR(quick_part(with_batches(rank, lengths), rank), (10 + 0.9 * 30) / (10 + 30), 0.03);
+}
+
+// What differs for another reason is no matter of the batch.
+TEST(QuickSteps, AreTheQuickestWhereTheBatchSaysNothing) {
+  attribute::RankAttribution rank = steps_of(500, ten, ten_to_thirty);
+  const model::Process unrelated = with_batches(rank, long_and_short);
+  EXPECT_EQ(quick_part(unrelated, rank, Group::Input), quick_part({}, rank, Group::Input));
+  const model::Process unknown = with_batches(rank, [](size_t) { return 0.0; });
+  EXPECT_EQ(quick_part(unknown, rank, Group::Input), quick_part({}, rank, Group::Input));
 }
 
 // Of 100 ms 60 wait for data: nothing is left to gain once workers have ended that, and more than before once
