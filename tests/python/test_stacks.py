@@ -59,6 +59,13 @@ def test_walk_says_what_python_says(interpreter, gil, walk_probe):
 
 
 @ALL
+def test_walk_sees_quick_code_as_often_as_slow(interpreter, walk_probe):
+    """What is lost of one kind of code is taken for the time of the others."""
+    told = output_of([interpreter, PROGRAMS / "walked_while_running.py", walk_probe])
+    assert told["failed"] + told["elsewhere"] <= 0.05 * told["walks"], told
+
+
+@ALL
 def test_stall_carries_the_stack_that_the_program_logged(interpreter, run_watched):
     watched = run_watched([interpreter, PROGRAMS / "stalls.py"], env=PATHS)
     assert watched.returncode == 0, watched.stderr
