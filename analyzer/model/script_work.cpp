@@ -5,6 +5,7 @@
 #include <map>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 
 #include "analyzer/model/own_input.h"
 #include "analyzer/model/packages.h"
@@ -25,6 +26,10 @@ constexpr std::string_view kHoldLoops[] = {
     "ignite",       "skorch",    "composer",          "catalyst"};
 // Of Python's own library: pass a call on.
 constexpr std::string_view kPassOn[] = {"contextlib", "functools", "threading", "runpy", "concurrent"};
+
+// Of Python's own library: take the model's objects apart, and are no part of it. An average of the weights
+// kept by copy.deepcopy() took a third of each step, most of it within torch/_tensor.py.
+constexpr std::string_view kTakeApart[] = {"copy", "pickle"};
 
 template <size_t kCount>
 bool is_one_of(const std::string_view (&names)[kCount], std::string_view name) {
@@ -78,6 +83,22 @@ bool is_backward(const std::vector<StackFrame>& frames) {
          std::any_of(frames.begin(), std::ranges::find_if(frames, is_users), is_autograd);
 }
 
+// Calls hooks: a module, the backward pass itself, or what stands between it and a module's backward hook.
+bool calls_hooks(const StackFrame& frame) {
+  if (frame.file.ends_with("/torch/nn/modules/module.py"))
+    return frame.function.find("_call_impl") != std::string::npos;
+  if (frame.file.ends_with("/torch/autograd/graph.py")) return frame.function == "_engine_run_backward";
+  if (frame.file.ends_with("/torch/autograd/__init__.py")) return frame.function == "backward";  // before 2.3
+  return frame.file.ends_with("/torch/utils/hooks.py");
+}
+
+bool is_part_of_model(const StackFrame& frame) {
+  constexpr std::string_view kParts[] = {"/torch/nn/", "/torch/optim/", "/torch/distributed/",
+                                         "/torch/autograd/"};
+  return std::ranges::any_of(
+      kParts, [&](std::string_view part) { return frame.file.find(part) != std::string::npos; });
+}
+
 bool is_transform(const StackFrame& frame) {
   return frame.file.find("/transforms/") != std::string::npos;
 }
@@ -122,7 +143,10 @@ std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames, c
   // Deep in a library a recorded stack does not reach the script.
   const bool is_cut = caller == frames.end() && frames.size() >= kRecordedFrames;
   if (caller == frames.end() && !is_cut) return std::nullopt;
-  if (std::any_of(frames.begin(), caller, computes_model)) return std::nullopt;
+  const bool takes_apart = std::any_of(frames.begin(), caller, [](const StackFrame& frame) {
+    return is_one_of(kTakeApart, library_of(frame));
+  });
+  if (!takes_apart && std::any_of(frames.begin(), caller, computes_model)) return std::nullopt;
   if (is_called_by_model(is_cut ? frames.begin() : caller, frames.end())) return std::nullopt;
   if (waits_for_a_result(frames) || data_code(frames)) return std::nullopt;  // waits for data, or makes them
   for (auto frame = caller; frame != frames.begin();) {
@@ -146,27 +170,67 @@ std::optional<StackFrame> own_line(const std::vector<StackFrame>& frames) {
 
 namespace {
 
+Frames hook_in(const std::vector<StackFrame>& frames) {
+  for (auto frame = frames.begin(); frame != frames.end() && std::next(frame) != frames.end(); ++frame)
+    if (is_users(*frame) && calls_hooks(*std::next(frame)) && !frame->function.ends_with("forward"))
+      return frame;
+  return frames.end();
+}
+
+}  // namespace
+
+std::optional<StackFrame> hook_function(const std::vector<StackFrame>& frames) {
+  const auto hook = hook_in(frames);
+  if (hook == frames.end() || std::any_of(frames.begin(), hook, is_part_of_model)) return std::nullopt;
+  return *hook;
+}
+
+namespace {
+
+// Functions that look like hooks in some samples, and in others call parts of the model.
+using ModelHooks = std::set<std::pair<std::string, std::string>>;  // file and function
+
+ModelHooks hooks_of_model(const Run& run, const std::vector<const WorkerStack*>& samples) {
+  ModelHooks hooks;
+  std::set<uint32_t> seen;
+  for (const WorkerStack* sample : samples) {
+    const auto text = run.texts.find(sample->text);
+    if (text == run.texts.end() || !seen.insert(sample->text).second) continue;
+    const std::vector<StackFrame> frames = frames_of(text->second);
+    const auto hook = hook_in(frames);
+    if (hook != frames.end() && std::any_of(frames.begin(), hook, is_part_of_model))
+      hooks.emplace(hook->file, hook->function);
+  }
+  return hooks;
+}
+
 // What one text of a stack shows.
 struct SeenWork {
   std::optional<LibraryCall> call;
-  std::optional<StackFrame> own;
+  std::optional<StackFrame> own, hook;
   bool is_backward = false;
 };
 
-SeenWork seen_work(const std::vector<StackFrame>& frames, const LoopLibraries& loops) {
-  return {library_call(frames, loops), own_line(frames), is_backward(frames)};
+SeenWork seen_work(const std::vector<StackFrame>& frames, const LoopLibraries& loops,
+                   const ModelHooks& of_model) {
+  SeenWork seen{library_call(frames, loops), own_line(frames), hook_function(frames), is_backward(frames)};
+  if (seen.hook && of_model.contains({seen.hook->file, seen.hook->function})) seen.hook.reset();
+  return seen;
 }
 
 // Weights of samples.
 struct WorkTally {
-  double all = 0, libraries = 0, own = 0, backward = 0;
+  double all = 0, libraries = 0, own = 0, hooks = 0, backward = 0;
   std::map<std::string, double> by_library;
-  FunctionTallies callers, own_functions;
+  FunctionTallies callers, own_functions, hook_functions;
 
-  void add(const SeenWork& seen, double weight, bool counts_own) {
+  void add(const SeenWork& seen, double weight, bool counts_own, bool counts_hooks) {
     all += weight;
     if (seen.is_backward) backward += weight;
-    if (seen.call) {
+    if (seen.hook && counts_hooks) {
+      hooks += weight;
+      hook_functions.add(*seen.hook, weight);
+    } else if (seen.call) {
       libraries += weight;
       by_library[seen.call->library] += weight;
       if (!seen.call->caller.file.empty()) callers.add(seen.call->caller, weight);
@@ -178,17 +242,29 @@ struct WorkTally {
 };
 
 ScriptWork summed(const WorkTally& tally, size_t samples) {
-  const bool is_own = tally.own > tally.libraries;
-  ScriptWork work{samples,
-                  sampled_share((is_own ? tally.own : tally.libraries) / tally.all, double(samples)),
-                  "",
-                  {},
-                  sampled_share(tally.backward / tally.all, double(samples))};
-  if (!is_own)
-    work.library =
-        std::ranges::max_element(tally.by_library, {}, [](const auto& entry) { return entry.second; })->first;
-  const auto by_share = (is_own ? tally.own_functions : tally.callers).by_share();
-  if (!by_share.empty()) work.caller = by_share.front().frame;
+  ScriptWork work{.samples = samples,
+                  .place = tally.hooks > std::max(tally.own, tally.libraries) ? ScriptPlace::kHook
+                           : tally.own > tally.libraries                      ? ScriptPlace::kOwnLines
+                                                                              : ScriptPlace::kLibrary,
+                  .backward = sampled_share(tally.backward / tally.all, double(samples))};
+  const auto at = [&](double weight, const FunctionTallies& functions) {
+    work.share = sampled_share(weight / tally.all, double(samples));
+    const auto by_share = functions.by_share();
+    if (!by_share.empty()) work.caller = by_share.front().frame;
+  };
+  switch (work.place) {
+    case ScriptPlace::kHook:
+      at(tally.hooks, tally.hook_functions);
+      break;
+    case ScriptPlace::kOwnLines:
+      at(tally.own, tally.own_functions);
+      break;
+    case ScriptPlace::kLibrary:
+      at(tally.libraries, tally.callers);
+      work.library = std::ranges::max_element(tally.by_library, {}, [](const auto& entry) {
+                       return entry.second;
+                     })->first;
+  }
   return work;
 }
 
@@ -201,16 +277,18 @@ std::optional<ScriptWork> script_work(const Run& run, const Process& process,
   std::unordered_map<uint32_t, SeenWork> known;
   const std::vector<const WorkerStack*> samples = training_samples(process, intervals);
   const LoopLibraries loops = loop_libraries(run, samples);
+  const ModelHooks of_model = hooks_of_model(run, samples);
+  const bool counts_all = part == ScriptPart::kAll;
   for (const WorkerStack* sample : samples) {
     const auto text = run.texts.find(sample->text);
     if (text == run.texts.end()) continue;
     const auto [seen, is_new] = known.try_emplace(sample->text);
-    if (is_new) seen->second = seen_work(frames_of(text->second), loops);
-    const bool counts_own = part == ScriptPart::kLibrariesAndOwnLines && sample->interprets;
-    tally.add(seen->second, double(std::max<Ns>(0, sample->weight)), counts_own);
+    if (is_new) seen->second = seen_work(frames_of(text->second), loops, of_model);
+    tally.add(seen->second, double(std::max<Ns>(0, sample->weight)), counts_all && sample->interprets,
+              counts_all);
     ++count;
   }
-  if (count < kLeastStackSamples || tally.libraries + tally.own <= 0) return std::nullopt;
+  if (count < kLeastStackSamples || tally.libraries + tally.own + tally.hooks <= 0) return std::nullopt;
   return summed(tally, count);
 }
 

@@ -42,18 +42,26 @@ std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames,
 // PyTorch's functions and Python's own library at most. Worth something only of a sample that interprets.
 std::optional<StackFrame> own_line(const std::vector<StackFrame>& frames);
 
+// The script's function that a sampled stack shows at work as a hook: called by a module next to its forward,
+// or by the backward pass, and no part of the model itself. One that was seen to call modules, an optimizer
+// or communication is (LoRA by a hook, an optimizer within backward), and so is a replaced forward().
+std::optional<StackFrame> hook_function(const std::vector<StackFrame>& frames);
+
+enum class ScriptPlace { kLibrary, kOwnLines, kHook };
+
 struct ScriptWork {
-  size_t samples = 0;   // of the training thread
-  SampledShare share;   // of them, in libraries or in the script's own lines, whichever is more
-  std::string library;  // that most of it was in; empty: it is the script's own lines
-  // The line that called it most often, or the function of those lines; without a file where no stack shows
-  // one.
+  size_t samples = 0;  // of the training thread
+  ScriptPlace place = ScriptPlace::kLibrary;
+  SampledShare share;   // of the samples, at the place with most of them
+  std::string library;  // that most of it was in, of kLibrary
+  // The line that called it most often, or the function of those lines, or the hook; without a file where no
+  // stack shows one.
   StackFrame caller;
   SampledShare backward;  // in the backward pass: operations that belong to the loss have their part of it
 };
 
 // Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without such work.
-enum class ScriptPart { kLibraries, kLibrariesAndOwnLines };
+enum class ScriptPart { kLibraries, kAll };
 std::optional<ScriptWork> script_work(const Run& run, const Process& process,
                                       const std::vector<TimeSpan>& intervals,
                                       ScriptPart part = ScriptPart::kLibraries);

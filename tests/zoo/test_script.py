@@ -40,6 +40,11 @@ CASES = [
         "host-work", SCRIPT, has=["--sleep-ms", 20], neighbour=["--train-ms", 50],
         fix={"setting": "own work", "value": ""}, applied=[],
     ),
+    # Statistics of activations, kept by a hook; the neighbour computes as long within the layer.
+    Case(
+        "host-work", SCRIPT, name="hook", has=["--hook-ms", 20, "--train-ms", 5], neighbour=["--forward-ms", 20, "--train-ms", 5],
+        fix={"setting": "own work", "value": ""}, gain="ceiling", location="script.py:", applied=["--train-ms", 5],
+    ),
     # Settings of a larger server.
     Case(
         "cpu-contention", SCRIPT, name="threads", has=["--threads", 64, "--matmuls", 8, "--train-ms", 1, "--batches", 160],

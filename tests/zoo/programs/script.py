@@ -63,6 +63,8 @@ def parse():
     parser.add_argument("--matmuls", type=int, default=0, help="of 512 x 512, in each step")
     parser.add_argument("--threads", type=int, default=1, help="that compute one")
     parser.add_argument("--sleep-ms", type=float, default=0, help="of an environment that is asked in each step")
+    parser.add_argument("--hook-ms", type=float, default=0, help="CPU time of a step, in a hook after a layer's forward")
+    parser.add_argument("--forward-ms", type=float, default=0, help="the same, in the layer itself")
     parser.add_argument("--save-every", type=int, default=0)
     parser.add_argument("--save-ms", type=float, default=300)
     parser.add_argument("--log-every", type=int, default=0)
@@ -83,12 +85,30 @@ def compute(ms):
         pass
 
 
+class Layer(torch.nn.Module):
+    def __init__(self, ms):
+        super().__init__()
+        self.ms = ms
+
+    def forward(self, tensor):
+        compute(self.ms)
+        return tensor
+
+
+def layer_of(options):
+    layer = Layer(options.forward_ms)
+    if options.hook_ms:
+        layer.register_forward_hook(lambda *_: compute(options.hook_ms))
+    return layer
+
+
 class Script:
     def __init__(self, options):
         self.options = options
         self.model = Model(options.train_ms)
         torch.set_num_threads(options.threads)
         self.wide = torch.rand(512, 512)
+        self.layer = layer_of(options)
         self.terminal = slow_terminal(6) if options.log_every else None
         self.objects = [[] for _ in range(options.objects)]
         self.phases = {"evaluation": 0.0, "checkpoint": 0.0}
@@ -105,7 +125,7 @@ class Script:
         options = self.options
         if options.hang_after and number == options.hang_after:
             self.wait_for_peer()
-        self.model.step(batch)
+        self.model.step(self.layer(batch))
         compute(options.compute_ms)
         for _ in range(options.matmuls):
             torch.mm(self.wide, self.wide)

@@ -244,12 +244,75 @@ TEST_F(TrainingStacks, OwnLinesCountWhereTheyWereSeenToGoOn) {
       see(time, kMeasure);  // in one call into C
   }
   EXPECT_FALSE(script_work(run, process, {{0, 1000}}));
-  const auto work = script_work(run, process, {{0, 1000}}, ScriptPart::kLibrariesAndOwnLines);
+  const auto work = script_work(run, process, {{0, 1000}}, ScriptPart::kAll);
   ASSERT_TRUE(work);
   EXPECT_NEAR(work->share.share, 0.25, 1e-9);
   EXPECT_NEAR(work->backward.share, 0.25, 1e-9);
   EXPECT_EQ(work->library, "");
   EXPECT_EQ(work->caller.function, "measure");
+}
+
+constexpr char kHook[] =
+    "/home/a/train.py:12 watch.<locals>.hook\n"
+    "/v/site-packages/torch/nn/modules/module.py:1808 Module._call_impl.<locals>.inner\n"
+    "/v/site-packages/torch/nn/modules/module.py:1900 Module._call_impl\n/home/a/train.py:80 main";
+
+TEST(HookFunction, IsCalledByAModuleOrTheBackwardPass) {
+  const auto hook = [](const std::string& text) { return hook_function(frames_of(text)); };
+  ASSERT_TRUE(hook(kHook));
+  EXPECT_EQ(hook(kHook)->location(), "/home/a/train.py:12");
+  const std::string in_backward =
+      "\n/v/site-packages/torch/autograd/graph.py:979 _engine_run_backward\n/home/a/train.py:80 main";
+  EXPECT_TRUE(
+      hook("/v/site-packages/numpy/lib/a.py:9 percentile\n/home/a/train.py:9 <lambda>" + in_backward));
+  EXPECT_TRUE(hook("/home/a/train.py:9 keep\n/v/site-packages/torch/utils/hooks.py:120 BackwardHook.fn"));
+  for (
+      const std::string text : {
+          // the script's own modules, and their forward() replaced
+          std::string(
+              "/home/a/model.py:7 Net.forward\n"
+              "/v/site-packages/torch/nn/modules/module.py:1900 Module._call_impl\n/home/a/train.py:80 main"),
+          std::string(
+              "/home/a/model.py:7 patched_forward\n"
+              "/v/site-packages/torch/nn/modules/module.py:1900 Module._call_impl\n/home/a/train.py:80 main"),
+          // it computes a part of the model, or steps the optimizer
+          "/v/site-packages/torch/nn/modules/linear.py:134 Linear.forward\n" + std::string(kHook),
+          "/v/site-packages/torch/optim/sgd.py:9 SGD.step\n/home/a/train.py:9 step_now" + in_backward,
+          // what a module does to itself
+          std::string("/home/a/model.py:7 init_weights\n/v/site-packages/torch/nn/modules/module.py:1000 "
+                      "Module.apply\n"
+                      "/home/a/train.py:80 main"),
+          std::string("/home/a/train.py:80 main"),
+      })
+    EXPECT_FALSE(hook(text)) << text;
+}
+
+TEST_F(TrainingStacks, HooksCountUnlessTheyCallTheModel) {
+  run.texts[4] = kHook;
+  run.texts[5] = "/v/site-packages/torch/nn/modules/linear.py:134 Linear.forward\n/home/a/train.py:80 main";
+  run.texts[6] = "/v/site-packages/torch/nn/modules/linear.py:134 Linear.forward\n" + std::string(kHook);
+  for (Ns time = 0; time < 1000; time += 10) see(time, time % 40 == 0 ? 5 : 4);
+  EXPECT_FALSE(script_work(run, process, {{0, 1000}}));
+  const auto work = script_work(run, process, {{0, 1000}}, ScriptPart::kAll);
+  ASSERT_TRUE(work);
+  EXPECT_EQ(work->place, ScriptPlace::kHook);
+  EXPECT_NEAR(work->share.share, 0.75, 1e-9);
+  EXPECT_EQ(work->caller.function, "watch.<locals>.hook");
+  see(1000, 6);  // once it was seen to call a layer: the model may be in it
+  EXPECT_FALSE(script_work(run, process, {{0, 1010}}, ScriptPart::kAll));
+}
+
+// copy.deepcopy() of a model calls its tensors, which copy themselves.
+TEST(LibraryCall, CopiesOfTheModelAreNoPartOfIt) {
+  const std::string copied =
+      "/v/site-packages/torch/_tensor.py:150 Tensor.__deepcopy__\n/usr/lib/python3.11/copy.py:153 deepcopy";
+  const auto call = call_in(copied + "\n/home/a/train.py:16 average\n/home/a/train.py:80 main");
+  ASSERT_TRUE(call);
+  EXPECT_EQ(call->library, "copy");
+  EXPECT_EQ(call->caller.location(), "/home/a/train.py:16");
+  EXPECT_FALSE(call_in(copied +
+                       "\n/home/a/model.py:7 Net.forward\n/v/site-packages/torch/nn/modules/module.py:1500 "
+                       "Module._call_impl\n/home/a/train.py:5 main"));
 }
 
 // An environment of a library, and the script's wrapper around it: each is told with its own share.
@@ -260,7 +323,7 @@ TEST_F(TrainingStacks, LibrariesAndOwnLinesAreNotTakenTogether) {
     see(time, time % 100 < 30 ? 5u : time % 100 < 50 ? kMeasure : 6u);
     process.threads[1].worker_stacks.back().interprets = time % 100 < 50;
   }
-  const auto work = script_work(run, process, {{0, 1000}}, ScriptPart::kLibrariesAndOwnLines);
+  const auto work = script_work(run, process, {{0, 1000}}, ScriptPart::kAll);
   ASSERT_TRUE(work);
   EXPECT_EQ(work->library, "gymnasium");
   EXPECT_NEAR(work->share.share, 0.3, 1e-9);
