@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "analyzer/advise/ceiling.h"
+#include "analyzer/advise/evaluation_workers.h"
 #include "analyzer/advise/left_epochs.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
@@ -16,11 +17,13 @@ namespace {
 
 using attribute::Category;
 
-constexpr double kLeastShare = 0.02;
+constexpr double kLeastShare = 0.02, kLeastOfRun = 0.05;
 
 constexpr Threshold kThresholds[] = {
     {"waiting for workers to start and end, after the first epoch", kLeastShare, "of the step",
      "less than half of what makes a job input-bound, because the change is a single argument"},
+    {"waiting for the workers of evaluations to start, after the first", kLeastOfRun, "of the run",
+     "XProf's lower band"},
     kLeastGain,
 };
 
@@ -60,7 +63,7 @@ void name_fix(Finding& finding, const RuleInput& input, const model::Loader& loa
         fmt::format(", because {} imports the script again in each worker", loader.start_method);
 }
 
-std::optional<Finding> evaluate(const RuleInput& input) {
+std::optional<Finding> in_training(const RuleInput& input) {
   const model::Loader* loader = input.configured_loader();
   if (!loader || !input.loader || loader->persistent_workers == 1) return std::nullopt;
   predict::LoaderSetting setting = input.loader_setting();
@@ -99,14 +102,22 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   return finding;
 }
 
+std::optional<Finding> evaluate(const RuleInput& input) {
+  if (auto finding = in_training(input)) return finding;
+  return restarts_for_evaluations(kDataloaderPersistentWorkers, input, kLeastOfRun);
+}
+
 }  // namespace
 
 const Rule kDataloaderPersistentWorkers{
     "dataloader-persistent-workers",
-    "Loader workers are started again for each epoch, and training waits until they are ready.",
+    "Loader workers are started again for each epoch or each evaluation, and training waits until they are "
+    "ready.",
     "Training waits for workers to start (`input.startup`) in the second and later epochs of the same "
     "DataLoader, and the simulated replay with persistent workers is faster. If only the first epoch starts "
-    "slowly, the finding is `startup-share`.",
+    "slowly, the finding is `startup-share`. Of an evaluation: the time from its start to its first batch, "
+    "in "
+    "the second and later ones of the same loader, against the run.",
     "Set `persistent_workers=True`. It saves most with the start methods spawn and forkserver, which import "
     "the script again in each worker. Where each step calls `next(iter(loader))`, call `iter()` once and "
     "keep "

@@ -321,5 +321,49 @@ TEST(EvaluationShare, ComparesEvaluationWithTheRun) {
   EXPECT_NEAR(*finding->ceiling_speedup, 2, 0.01);
 }
 
+// Every fifth step is an evaluation that waits 4 ms of its 10 for the workers' first batch, and 1 ms for
+// their end.
+TEST(PersistentWorkers, OfAnEvaluationToo) {
+  CpuTraining training;
+  training.call(OpClass::OptimizerStep, kMs, 1);
+  model::Process& process = training.job.process();
+  attribute::RankAttribution& rank = training.job.rank();
+  process.start = rank.steps.front().step.begin - 1;
+  model::Loader loader;
+  loader.num_workers = 2;
+  loader.persistent_workers = 0;
+  loader.location = "train.py:7";
+  process.loaders.push_back(loader);
+  const uint32_t index = uint32_t(process.loaders.size() - 1);
+  const auto steps = std::exchange(rank.series.steps, {});
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (i % 5 != 2) {
+      rank.series.steps.push_back(steps[i]);
+      continue;
+    }
+    const Ns begin = steps[i].begin;
+    rank.series.evaluations.push_back({begin, steps[i].end});
+    model::LoaderEpoch& epoch = process.epochs.emplace_back();
+    epoch.loader = index;
+    epoch.start = {begin, begin + kMs};
+    epoch.batches.resize(2);
+    epoch.batches[0].next = {begin + kMs, begin + 4 * kMs};
+    epoch.batches[1].next = {begin + 8 * kMs, begin + 9 * kMs};
+  }
+  std::erase_if(rank.steps, [&](const attribute::StepAttribution& step) {
+    return std::ranges::find(rank.series.evaluations, step.step.begin, &model::TimeSpan::begin) !=
+           rank.series.evaluations.end();
+  });
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "dataloader-persistent-workers");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.location, "train.py:7");
+  EXPECT_TRUE(finding->is_of_the_run);
+  EXPECT_NEAR(finding->lost_share, 19 * 4 / 1000.0, 0.005);
+  EXPECT_GE(*finding->ceiling_speedup, 1 / (1 - 19 * 5 / 1000.0) - 0.005);
+  process.loaders[index].persistent_workers = 1;
+  EXPECT_EQ(find(training.diagnose(), "dataloader-persistent-workers"), nullptr);
+}
+
 }  // namespace
 }  // namespace gpuwatch::advise
