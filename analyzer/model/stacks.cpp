@@ -235,7 +235,7 @@ void FunctionTallies::add(const StackFrame& frame, double weight) {
   ++tally.samples;
   tally.is_of_package = frame.is_of_package;
   tally.weight += weight;
-  ++tally.lines[frame.line];
+  tally.lines[frame.line] += weight;
   weight_ += weight;
 }
 

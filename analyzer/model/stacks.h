@@ -73,7 +73,7 @@ class FunctionTallies {
     size_t samples = 0;
     double weight = 0;
     bool is_of_package = false;
-    std::map<uint32_t, size_t> lines;
+    std::map<uint32_t, double> lines;  // by weight
   };
   std::map<std::pair<std::string, std::string>, Tally> functions_;
   double weight_ = 0;

@@ -133,6 +133,14 @@ TEST(LibraryCall, IsWhatALibraryThatTrainsCalls) {
       << "it may be the model";
 }
 
+// A loop that was always seen with the same stack, and a line with many.
+TEST(FunctionTallies, NameTheLineWithTheMostTime) {
+  FunctionTallies tallies;
+  tallies.add({"/home/a/train.py", 13, "<module>"}, 22);
+  for (int time = 0; time < 3; ++time) tallies.add({"/home/a/train.py", 9, "<module>"}, 1);
+  EXPECT_EQ(tallies.by_share().front().frame.line, 13u);
+}
+
 TEST(UsersFrame, IsTheStartScriptWhereThereIsNothingElse) {
   const StackFrame start{"/v/bin/train", 8, "<module>"},
       torch{"/v/site-packages/torch/_tensor.py", 5, "backward"},
