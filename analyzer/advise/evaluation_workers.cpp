@@ -21,16 +21,22 @@ struct Restarts {
   double end_s = 0;    // from the last batch to the end of the evaluation: workers end, results are summed up
 };
 
-const model::Phase* phase_at(const std::vector<model::Phase>& phases, model::Ns time) {
-  const auto found = std::ranges::find_if(phases, [&](const model::Phase& phase) {
-    return phase.kind == model::PhaseKind::kEvaluation && phase.time.begin <= time && time < phase.time.end;
-  });
-  return found == phases.end() ? nullptr : &*found;
+// In order, without overlaps.
+std::vector<model::TimeSpan> evaluations_of(const std::vector<model::Phase>& phases) {
+  std::vector<model::TimeSpan> evaluations;
+  for (const model::Phase& phase : phases)
+    if (phase.kind == model::PhaseKind::kEvaluation) evaluations.push_back(phase.time);
+  return evaluations;
+}
+
+const model::TimeSpan* evaluation_at(const std::vector<model::TimeSpan>& evaluations, model::Ns time) {
+  const auto after = std::ranges::upper_bound(evaluations, time, {}, &model::TimeSpan::begin);
+  return after == evaluations.begin() || time >= (after - 1)->end ? nullptr : &*(after - 1);
 }
 
 // By loader, without the first evaluation of each.
 std::map<uint32_t, Restarts> restarts_by_loader(const model::Process& process,
-                                                const std::vector<model::Phase>& phases) {
+                                                const std::vector<model::TimeSpan>& evaluations) {
   std::map<uint32_t, Restarts> result;
   std::map<uint32_t, bool> has_begun;
   for (const model::LoaderEpoch& epoch : process.epochs) {
@@ -38,13 +44,13 @@ std::map<uint32_t, Restarts> restarts_by_loader(const model::Process& process,
     const auto taken = [](const model::Batch& batch) { return batch.next.end; };
     const model::Ns first = std::ranges::min(epoch.batches, {}, taken).next.end;
     const model::Ns last = std::ranges::max(epoch.batches, {}, taken).next.end;
-    const model::Phase* phase = phase_at(phases, first);
-    if (!phase || first <= epoch.start.begin || last < first) continue;
+    const model::TimeSpan* evaluation = evaluation_at(evaluations, first);
+    if (!evaluation || first <= epoch.start.begin || last < first) continue;
     if (!std::exchange(has_begun[epoch.loader], true)) continue;
     Restarts& restarts = result[epoch.loader];
     ++restarts.count;
     restarts.start_s += double(first - epoch.start.begin) / 1e9;
-    restarts.end_s += double(phase->time.end - std::min(last, phase->time.end)) / 1e9;
+    restarts.end_s += double(evaluation->end - std::min(last, evaluation->end)) / 1e9;
   }
   return result;
 }
@@ -80,7 +86,7 @@ std::optional<Finding> restarts_for_evaluations(const Rule& rule, const RuleInpu
   if (input.rank.steps.empty()) return std::nullopt;
   const auto phases = model::find_phases(input.process, input.rank.series);
   const double run_s = double(model::training_span(input.rank.series, phases).length()) / 1e9;
-  const auto by_loader = restarts_by_loader(input.process, phases);
+  const auto by_loader = restarts_by_loader(input.process, evaluations_of(phases));
   const auto most =
       std::ranges::max_element(by_loader, {}, [](const auto& entry) { return entry.second.start_s; });
   if (run_s <= 0 || most == by_loader.end() || most->second.start_s < least_share * run_s)

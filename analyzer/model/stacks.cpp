@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <functional>
 #include <map>
 #include <string_view>
 #include <tuple>
@@ -240,13 +241,14 @@ void FunctionTallies::add(const StackFrame& frame, double weight) {
 }
 
 std::vector<SeenFunction> FunctionTallies::by_share() const {
+  const auto part = [&](double weight) { return weight_ > 0 ? weight / weight_ : 0; };
   std::vector<SeenFunction> functions;
   for (const auto& [name, tally] : functions_) {
-    const auto line =
-        std::ranges::max_element(tally.lines, {}, [](const auto& entry) { return entry.second; });
-    functions.push_back({{name.first, line->first, name.second, false, tally.is_of_package},
-                         tally.samples,
-                         weight_ > 0 ? tally.weight / weight_ : 0});
+    std::vector<SeenLine> lines;
+    for (const auto& [line, weight] : tally.lines) lines.push_back({line, part(weight)});
+    std::ranges::stable_sort(lines, std::greater(), &SeenLine::share);
+    const StackFrame frame{name.first, lines.front().line, name.second, false, tally.is_of_package};
+    functions.push_back({frame, tally.samples, part(tally.weight), std::move(lines)});
   }
   std::stable_sort(functions.begin(), functions.end(),
                    [](const SeenFunction& a, const SeenFunction& b) { return a.share > b.share; });

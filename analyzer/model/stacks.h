@@ -56,10 +56,16 @@ std::optional<StackFrame> users_line_of(const Run& run, const Thread& thread, co
 bool waits_for_a_result(const std::vector<StackFrame>& frames);
 
 // A function that samples were in. Its time is what its samples stand for.
+struct SeenLine {
+  uint32_t line = 0;
+  double share = 0;  // of all samples, by weight
+};
+
 struct SeenFunction {
   StackFrame frame;  // the line that was seen most
   size_t samples = 0;
-  double share = 0;  // of the samples, by weight
+  double share = 0;               // of the samples, by weight
+  std::vector<SeenLine> lines{};  // largest first
 };
 
 // Samples by function.

@@ -2,8 +2,10 @@
 #include "analyzer/report/step_rows.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "analyzer/advise/place_words.h"
@@ -87,6 +89,23 @@ std::string training_place(const Report& report, const RankAttribution& rank, Ca
   return seen ? place_words(seen->frame) : "";
 }
 
+// "60% in main (train.py:11)", "25% in line 16": the lines of the function where a few of them have most of
+// its time. A script without functions is one place, and its line alone says nothing of the others.
+std::vector<std::string> places_in(const model::SeenFunction& seen, double least_share) {
+  constexpr double kMostOfIt = 0.8;
+  std::vector<std::string> places;
+  double told = 0;
+  for (const model::SeenLine& line : seen.lines) {
+    if (line.share < least_share) break;
+    told += line.share;
+    places.push_back(places.empty() ? fmt::format("{:.0f}%{}", 100 * line.share, place_words(seen.frame))
+                                    : fmt::format("{:.0f}% in line {}", 100 * line.share, line.line));
+  }
+  if (places.size() < 2 || told < kMostOfIt * seen.share)
+    places = {fmt::format("{:.0f}%{}", 100 * seen.share, place_words(seen.frame))};
+  return places;
+}
+
 // On a CPU job the model's work and the script's are one row: where it is, in the functions that show.
 std::string compute_words(const Report& report, const RankAttribution& rank) {
   constexpr double kLeastShown = 0.1, kOnePlace = 0.9;  // of the row
@@ -100,13 +119,13 @@ std::string compute_words(const Report& report, const RankAttribution& rank) {
     if (!innermost.empty() && !model::computes_model(innermost.front().frame))
       functions = std::move(innermost);
   }
-  std::string words;
-  size_t shown = 0;
+  std::vector<std::string> places;
   for (const model::SeenFunction& seen : functions) {
-    if (seen.share < kLeastShown || ++shown > kMostCauses) break;
-    words += fmt::format("{}{:.0f}%{}", words.empty() ? "" : ", ", 100 * seen.share, place_words(seen.frame));
+    if (seen.share < kLeastShown) break;
+    std::ranges::move(places_in(seen, kLeastShown), std::back_inserter(places));
   }
-  return words;
+  places.resize(std::min(places.size(), kMostCauses));
+  return fmt::format("{}", fmt::join(places, ", "));
 }
 
 std::string cause_words(const Report& report, const RankAttribution& rank, Bottleneck bottleneck) {

@@ -34,6 +34,13 @@ TEST(StepRows, SayAPlaceAsFindingsDo) {
   EXPECT_EQ(advise::short_location("/tmp/ipykernel_4711/2718281828.py:5"), "notebook cell, line 5");
 }
 
+// A script without functions is one place.
+TEST(StepRows, SayTheLinesOfAFunction) {
+  EXPECT_EQ(compute_row(7, "/home/a/train.py:11 <module>", "/home/a/train.py:16 <module>"),
+            "70% in <module> (train.py:11), 30% in line 16");
+  EXPECT_EQ(compute_row(10, "/home/a/train.py:11 <module>"), "100% in <module> (train.py:11)");
+}
+
 // Where the script has one line, its libraries say more, but not those that run what is compiled.
 TEST(StepRows, GoIntoALibraryThatTrains) {
   EXPECT_EQ(compute_row(10, "/v/site-packages/stable_baselines3/ppo.py:9 PPO.train\n/home/a/train.py:5 main"),
