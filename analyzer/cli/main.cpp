@@ -8,10 +8,14 @@
 #include <exception>
 
 #include "analyzer/cli/analyze.h"
+#include "analyzer/cli/command_table.h"
+#include "analyzer/cli/completion.h"
 #include "analyzer/cli/diff.h"
 #include "analyzer/cli/doctor.h"
+#include "analyzer/cli/manual.h"
 #include "analyzer/cli/paths.h"
 #include "analyzer/cli/predict.h"
+#include "analyzer/cli/preload_link.h"
 #include "analyzer/cli/run.h"
 #include "analyzer/cli/terminal.h"
 #include "analyzer/cli/try.h"
@@ -44,9 +48,9 @@ struct Commands {
   cli::TryOptions trial;
   cli::DiffOptions diff;
   CLI::App *analyze_command, *predict_command, *run_command, *try_command, *lib_command, *doctor_command;
-  CLI::App *explain_command, *findings_command, *diff_command;
-  std::string explained_id;
-  bool is_markdown = false;
+  CLI::App *explain_command, *findings_command, *diff_command, *completion_command, *manual_command;
+  std::string explained_id, shell;
+  bool is_markdown = false, lists_ids = false;
 
   Commands() {
     app.set_version_flag("--version", "gpuwatch " GPUWATCH_VERSION);
@@ -123,6 +127,15 @@ struct Commands {
         ->required();
     findings_command = app.add_subcommand("findings", "list all findings");
     findings_command->add_flag("--markdown", is_markdown, "print them all in full, as docs/findings.md");
+    findings_command->add_flag("--ids", lists_ids, "print their ids only, one a line");
+    add_hidden();
+  }
+
+  // For packages: an empty group hides a command from --help, completion and manual.
+  void add_hidden() {
+    completion_command = app.add_subcommand("completion", "print the shell's completion script")->group("");
+    completion_command->add_option("shell", shell, "bash, zsh or fish")->required();
+    manual_command = app.add_subcommand("man", "print the manual page")->group("");
   }
 
   void add_try() {
@@ -169,9 +182,12 @@ struct Commands {
     if (*analyze_command) return print(cli::analyze(analyze, cli::text_style(STDOUT_FILENO)));
     if (*predict_command) return print(cli::predict(predict));
     if (*diff_command) return compare_runs();
-    if (*lib_command) return print(cli::library() + "\n");
+    if (*lib_command) return print(cli::preloadable_path(cli::library()) + "\n");
     if (*doctor_command) return print(cli::doctor());
     if (*explain_command) return explain();
+    if (*completion_command) return print(cli::completion(cli::command_table(app), shell));
+    if (*manual_command) return print(cli::manual(cli::command_table(app), GPUWATCH_VERSION));
+    if (lists_ids) return print(report::finding_ids());
     return print(is_markdown ? report::findings_markdown()
                              : report::findings_list(cli::text_style(STDOUT_FILENO)));
   }

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "analyzer/io/printable.h"
+#include "analyzer/cli/preload_link.h"
 #include "analyzer/io/user_error.h"
 
 namespace gpuwatch::cli {
@@ -19,7 +19,7 @@ std::string own_directory() {
 
 std::string find_library() {
   fs::path prefix = fs::path(own_directory()).parent_path();
-  for (const char* folder : {"lib", "lib64", "lib/x86_64-linux-gnu"}) {
+  for (const char* folder : {"lib", "lib64", "lib/x86_64-linux-gnu", "libexec/gpuwatch"}) {
     fs::path candidate = prefix / folder / "libgpuwatch.so";
     std::error_code error;
     if (fs::is_regular_file(candidate, error)) return candidate.string();
@@ -37,11 +37,7 @@ std::string library() {
 }
 
 std::string preload_value() {
-  const std::string path = library();
-  if (path.find_first_of(": \t") != std::string::npos)
-    throw io::UserError(
-        "the library's path " + io::printable(path) +
-        " contains a space or a colon, which LD_PRELOAD does not allow; install gpuwatch in another folder");
+  const std::string path = preloadable_path(library());
   const char* before = std::getenv("LD_PRELOAD");
   return before && *before ? path + ":" + before : path;
 }

@@ -8,7 +8,8 @@ namespace gpuwatch::cli {
 
 std::string own_directory();  // of the running executable
 
-// ../lib/libgpuwatch.so (or lib64, or the multiarch folder) seen from the executable; "" if there is none.
+// ../lib/libgpuwatch.so seen from the executable (or lib64, the multiarch folder, or libexec/gpuwatch, where
+// the wheel has it: `pip install --target` drops what a wheel puts into lib); "" if there is none.
 std::string find_library();
 std::string library();  // the same; throws instead of ""
 

@@ -47,4 +47,10 @@ std::string findings_list(TextStyle style) {
   return layout.take();
 }
 
+std::string finding_ids() {
+  std::string ids;
+  for (const advise::Rule* rule : advise::all_rules()) ids += fmt::format("{}\n", rule->id);
+  return ids;
+}
+
 }  // namespace gpuwatch::report

@@ -39,6 +39,7 @@ nlohmann::ordered_json prediction_json(const predict::Prediction& prediction);
 std::string explanation(std::string_view id, TextStyle style);
 std::string findings_list(TextStyle style);
 std::string findings_markdown();
+std::string finding_ids();  // one a line
 
 // "high: model error 0.3%, overhead 0.01%, no records dropped": what the predictions rest on.
 std::string confidence(const Report& report);
