@@ -6,7 +6,7 @@ PREFIX ?= /usr/local
 PYTHON := build/venv/bin/python
 SETUP := build/.setup-done
 
-.PHONY: help setup build tests test demo check frameworks bench gpu-acceptance torch-tests accuracy abroad tried torch-cuda asan tsan fuzz fmt install clean
+.PHONY: help setup build tests test demo check frameworks bench gpu-acceptance torch-tests accuracy abroad tried torch-cuda asan tsan fuzz fmt install wheel tarball deb release clean
 
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -92,6 +92,18 @@ fmt: $(SETUP)  ## format the C++ sources
 
 install: build  ## install into PREFIX (/usr/local), below DESTDIR if set
 	@cmake --install build/release --prefix $(PREFIX)
+
+wheel: build  ## build the wheel for every Linux with glibc 2.28 or newer into dist/ (106 MB to download, once)
+	@scripts/build_wheel.sh wheel
+
+tarball: build  ## the same as a tarball that works wherever it is unpacked
+	@scripts/build_wheel.sh tarball
+
+deb: build  ## build a Debian package for this release of Debian or Ubuntu into dist/
+	@cd build/release && cpack -G DEB -B ../../dist
+
+release: build  ## check version, CHANGELOG.md and checkout, then build wheel and tarball
+	@$(PYTHON) scripts/release.py
 
 clean:  ## remove what was built, keep what was set up
 	@rm -rf build/release build/asan build/tsan build/demo-data
