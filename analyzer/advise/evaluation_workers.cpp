@@ -18,7 +18,8 @@ namespace {
 struct Restarts {
   size_t count = 0;
   double start_s = 0;  // up to the first batch
-  double end_s = 0;    // from the last batch to the end of the evaluation: workers end, results are summed up
+  double end_s =
+      0;  // from the last batch to the end of the evaluation; goes at best, as part of it is the workers'
 };
 
 // In order, without overlaps.

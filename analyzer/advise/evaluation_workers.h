@@ -8,7 +8,8 @@
 
 namespace gpuwatch::advise {
 
-// As a finding of `rule`, where its loader's starts and ends take `least_share` of the run or more.
+// As a finding of `rule`, where waiting for the first batch of the second and later evaluations of a loader
+// takes `least_share` of the run or more.
 std::optional<Finding> restarts_for_evaluations(const Rule& rule, const RuleInput& input, double least_share);
 
 }  // namespace gpuwatch::advise

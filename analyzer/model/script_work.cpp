@@ -51,15 +51,17 @@ bool calls_model(const StackFrame& frame) {
       kCallModels, [&](std::string_view part) { return frame.file.find(part) != std::string::npos; });
 }
 
-LoopLibraries loop_libraries(const Run& run, const std::vector<const WorkerStack*>& samples) {
-  LoopLibraries loops;
-  std::set<uint32_t> seen;
+using Stacks = std::unordered_map<uint32_t, std::vector<StackFrame>>;  // by text
+
+Stacks stacks_of(const Run& run, const std::vector<const WorkerStack*>& samples) {
+  Stacks stacks;
   for (const WorkerStack* sample : samples) {
     const auto text = run.texts.find(sample->text);
-    if (text != run.texts.end() && seen.insert(sample->text).second)
-      note_loops(frames_of(text->second), loops);
+    if (text == run.texts.end()) continue;
+    const auto [stack, is_new] = stacks.try_emplace(sample->text);
+    if (is_new) stack->second = frames_of(text->second);
   }
-  return loops;
+  return stacks;
 }
 
 // Thin functions around one operation.
@@ -177,12 +179,15 @@ Frames hook_in(const std::vector<StackFrame>& frames) {
   return frames.end();
 }
 
+bool calls_model_within(const std::vector<StackFrame>& frames, Frames hook) {
+  return std::any_of(frames.begin(), hook, is_part_of_model);
+}
+
 }  // namespace
 
 std::optional<StackFrame> hook_function(const std::vector<StackFrame>& frames) {
   const auto hook = hook_in(frames);
-  if (hook == frames.end() || std::any_of(frames.begin(), hook, is_part_of_model)) return std::nullopt;
-  return *hook;
+  return hook == frames.end() || calls_model_within(frames, hook) ? std::nullopt : std::optional(*hook);
 }
 
 namespace {
@@ -190,19 +195,20 @@ namespace {
 // Functions that look like hooks in some samples, and in others call parts of the model.
 using ModelHooks = std::set<std::pair<std::string, std::string>>;  // file and function
 
-ModelHooks hooks_of_model(const Run& run, const std::vector<const WorkerStack*>& samples) {
-  ModelHooks hooks;
-  std::set<uint32_t> seen;
-  for (const WorkerStack* sample : samples) {
-    const auto text = run.texts.find(sample->text);
-    if (text == run.texts.end() || !seen.insert(sample->text).second) continue;
-    const std::vector<StackFrame> frames = frames_of(text->second);
-    const auto hook = hook_in(frames);
-    if (hook != frames.end() && std::any_of(frames.begin(), hook, is_part_of_model))
-      hooks.emplace(hook->file, hook->function);
+// What is only known of all stacks together.
+struct KnownOfAll {
+  LoopLibraries loops;
+  ModelHooks model_hooks;
+
+  explicit KnownOfAll(const Stacks& stacks) {
+    for (const auto& [text, frames] : stacks) {
+      note_loops(frames, loops);
+      const auto hook = hook_in(frames);
+      if (hook != frames.end() && calls_model_within(frames, hook))
+        model_hooks.emplace(hook->file, hook->function);
+    }
   }
-  return hooks;
-}
+};
 
 // What one text of a stack shows.
 struct SeenWork {
@@ -211,10 +217,10 @@ struct SeenWork {
   bool is_backward = false;
 };
 
-SeenWork seen_work(const std::vector<StackFrame>& frames, const LoopLibraries& loops,
-                   const ModelHooks& of_model) {
-  SeenWork seen{library_call(frames, loops), own_line(frames), hook_function(frames), is_backward(frames)};
-  if (seen.hook && of_model.contains({seen.hook->file, seen.hook->function})) seen.hook.reset();
+SeenWork seen_work(const std::vector<StackFrame>& frames, const KnownOfAll& known) {
+  SeenWork seen{library_call(frames, known.loops), own_line(frames), hook_function(frames),
+                is_backward(frames)};
+  if (seen.hook && known.model_hooks.contains({seen.hook->file, seen.hook->function})) seen.hook.reset();
   return seen;
 }
 
@@ -272,19 +278,18 @@ ScriptWork summed(const WorkTally& tally, size_t samples) {
 
 std::optional<ScriptWork> script_work(const Run& run, const Process& process,
                                       const std::vector<TimeSpan>& intervals, ScriptPart part) {
+  const std::vector<const WorkerStack*> samples = training_samples(process, intervals);
+  const Stacks stacks = stacks_of(run, samples);
+  const KnownOfAll known(stacks);
+  std::unordered_map<uint32_t, SeenWork> seen;
+  for (const auto& [text, frames] : stacks) seen.emplace(text, seen_work(frames, known));
+  const bool counts_all = part == ScriptPart::kAll;
   size_t count = 0;
   WorkTally tally;
-  std::unordered_map<uint32_t, SeenWork> known;
-  const std::vector<const WorkerStack*> samples = training_samples(process, intervals);
-  const LoopLibraries loops = loop_libraries(run, samples);
-  const ModelHooks of_model = hooks_of_model(run, samples);
-  const bool counts_all = part == ScriptPart::kAll;
   for (const WorkerStack* sample : samples) {
-    const auto text = run.texts.find(sample->text);
-    if (text == run.texts.end()) continue;
-    const auto [seen, is_new] = known.try_emplace(sample->text);
-    if (is_new) seen->second = seen_work(frames_of(text->second), loops, of_model);
-    tally.add(seen->second, double(std::max<Ns>(0, sample->weight)), counts_all && sample->interprets,
+    const auto work = seen.find(sample->text);
+    if (work == seen.end()) continue;
+    tally.add(work->second, double(std::max<Ns>(0, sample->weight)), counts_all && sample->interprets,
               counts_all);
     ++count;
   }

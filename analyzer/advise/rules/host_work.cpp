@@ -10,11 +10,10 @@
 #include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/reported_ranges.h"
+#include "analyzer/advise/script_at_work.h"
 #include "analyzer/advise/slow_sampler.h"
 #include "analyzer/advise/steady_time.h"
-#include "analyzer/advise/threads_at_work.h"
 #include "analyzer/io/printable.h"
-#include "analyzer/model/script_work.h"
 #include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
@@ -29,7 +28,6 @@ using trace::OpClass;
 constexpr double kLeastShare = 0.05;
 constexpr double kLeastSteps = 0.5;
 constexpr size_t kLeastTimes = 5;
-constexpr double kLeastOwnMs = 0.2;
 
 constexpr Threshold kThresholds[] = {
     {"host work (on a CPU job: sleeping and waiting)", kLeastShare, "of the step", "XProf's lower band"},
@@ -172,10 +170,6 @@ std::vector<model::TimeSpan> intervals_of(const RuleInput& input, const HostCall
   return intervals;
 }
 
-const char* another_process(const RuleInput& input) {
-  return input.process.loaders.empty() ? "another process" : "the DataLoader's workers";
-}
-
 Finding describe(const RuleInput& input, double share, uint32_t call) {
   Finding finding = make_finding(kHostWork, input, share);
 
@@ -287,137 +281,14 @@ std::optional<Finding> on_cpu(const RuleInput& input) {
   return finding;
 }
 
-// The script's work in each step, as far as stack samples tell it from the model's.
-HostCalls evenly(const RuleInput& input, double share_of_compute) {
-  HostCalls work;
-  for (const attribute::StepAttribution& step : input.rank.steps) {
-    const double ns = share_of_compute * double(step.times[size_t(Category::Compute)]);
-    work.ns_of_step.push_back(ns);
-    work.total_ns += ns;
-  }
-  work.calls = work.steps = work.ns_of_step.size();
-  return work;
-}
-
-// The interval of a sampled share is the prediction's, too.
-void settle_sampled(Finding& finding, const RuleInput& input, const model::ScriptWork& work) {
-  constexpr double kKept = 1.0 / 50;
-  const double computes = input.rank.share(Category::Compute);
-  if (has_threads_at_work(input, work.share.share * computes)) {
-    finding.ceiling_speedup = ceiling_without_threads(input, work.share.high * computes);
-    return;
-  }
-  const auto least = prediction_without(input, evenly(input, work.share.low), kKept);
-  const auto most = prediction_without(input, evenly(input, work.share.high), kKept);
-  finding.prediction = prediction_without(input, evenly(input, work.share.share), kKept);
-  if (finding.prediction && least && most) {
-    predict::Estimate& step = finding.prediction->value;
-    step.low = std::min(step.low, most->value.low);
-    step.high = std::max(step.high, least->value.high);
-    const double now = finding.prediction->now;
-    finding.prediction->speedup = {now / step.high, now / step.expected, now / step.low};
-    return;
-  }
-  finding.prediction.reset();
-  finding.ceiling_speedup = ceiling_without(input, share_of_now(input, work.share.high * computes));
-}
-
-// Written as a few operations on whole tensors the work takes an unknown part of its time, and where it
-// belongs to the loss its part of the backward pass goes, too: no prediction, and a bound that has both.
-void describe_own_lines(Finding& finding, const RuleInput& input, const model::ScriptWork& work, double share,
-                        double of_step) {
-  const bool has_name = !work.caller.function.empty() && work.caller.function.front() != '<';
-  const std::string function = has_name ? io::printable(work.caller.function)
-                                        : io::printable(work.caller.location());  // "<module>", "<lambda>"
-  finding.title = fmt::format(
-      "Host work: {:.0f}% of each step goes into the script's own Python, one short operation after another, "
-      "most of it in {}",
-      100 * share, function);
-  finding.evidence.front() = {"seen among the script's short operations", 100 * share, "% of each step"};
-  finding.fix.summary = fmt::format(
-      "Write the loop in {} as a few operations on whole tensors or arrays, move it to another process, or "
-      "run "
-      "it every 50 steps",
-      function);
-  const double most = share_of_now(input, (work.share.high + work.backward.share) * of_step);
-  finding.ceiling_speedup = 1 / (1 - std::min(0.99, most));
-  finding.may_have_to_stay = true;  // an environment, or a loop that stands for a model
-}
-
-// No prediction: a hook's tensors take the caches from the model and keep its memory. Of a network with
-// sorted activations 151 ms a step became 11.5 without its hooks, where 27 were none of theirs.
-void describe_hook(Finding& finding, const RuleInput& input, const model::ScriptWork& work, double share,
-                   double of_step) {
-  const std::string hook = io::printable(work.caller.function);
-  finding.title = fmt::format("Host work: {:.0f}% of each step goes into the hook {}, which the model calls",
-                              100 * share, hook);
-  finding.evidence.front() = {"seen in hooks", 100 * share, "% of each step"};
-  finding.fix.summary =
-      fmt::format("Remove the hook {} (register_..._hook().remove()), or let it work every 50 steps", hook);
-  finding.ceiling_speedup = ceiling_without_threads(input, work.share.high * of_step);
-}
-
-void describe_library(Finding& finding, const RuleInput& input, const model::ScriptWork& work, double share,
-                      const char* of) {
-  const std::string library = io::printable(work.library);
-  finding.title = fmt::format("Host work: the training thread spends {:.0f}% {} in {}, not in the model",
-                              100 * share, of, library);
-  finding.fix.summary =
-      fmt::format("Run the work in {} every 50 steps, or, if it needs nothing of the model, in {}", library,
-                  another_process(input));
-}
-
-// Without steps nothing tells the loop from the rest of the program.
-std::optional<Finding> in_program(const RuleInput& input, const model::ScriptWork& work, Finding finding) {
-  describe_library(finding, input, work, work.share.share, "of the time");
-  finding.ceiling_speedup = 1 / (1 - std::min(work.share.high, 0.99));
-  finding.verdict = Verdict{
-      "host-bound",
-      fmt::format("HOST-BOUND: the training thread works in {}, not in the model, {:.0f}% of the time",
-                  io::printable(work.library), 100 * work.share.share),
-      *finding.ceiling_speedup, attribute::Bottleneck::Host};
-  return finding;
-}
-
-// On a CPU job the model's compute and the script's are one category; without steps there is none.
-std::optional<Finding> seen_at_work(const RuleInput& input) {
-  const bool has_steps = !input.rank.steps.empty();
-  const auto time = has_steps ? attribute::times_of(input.rank, Category::Compute) : steady_time(input);
-  const auto part = has_steps ? model::ScriptPart::kAll : model::ScriptPart::kLibraries;
-  const auto work = model::script_work(input.run, input.process, time, part);
-  const double of_step = has_steps ? input.rank.share(Category::Compute) : 1;
-  if (!work || work->share.low * of_step < kLeastShare) return std::nullopt;
-  const double share = work->share.share * of_step, ms = share * input.rank.mean_step_ms();
-  if (work->place == model::ScriptPlace::kOwnLines && ms < kLeastOwnMs) return std::nullopt;
-  Finding finding = describe(input, share, model::kNone);
-  finding.evidence = {{"seen in libraries that compute no model", 100 * share,
-                       has_steps ? "% of each step" : "% of the time"},
-                      {"stack samples", double(work->samples), "of the training thread"}};
-  if (!work->caller.file.empty()) finding.fix.location = work->caller.location();
-  finding.bottleneck = attribute::Bottleneck::Host;
-  if (!has_steps) return in_program(input, *work, std::move(finding));
-  finding.evidence.push_back({"such work", ms, "ms a step"});
-  switch (work->place) {
-    case model::ScriptPlace::kHook:
-      describe_hook(finding, input, *work, share, of_step);
-      break;
-    case model::ScriptPlace::kOwnLines:
-      describe_own_lines(finding, input, *work, share, of_step);
-      break;
-    case model::ScriptPlace::kLibrary:
-      describe_library(finding, input, *work, share, "of each step");
-      settle_sampled(finding, input, *work);
-  }
-  return finding;
-}
-
 std::optional<Finding> evaluate(const RuleInput& input) {
   const bool is_on_cpu = !input.device && !input.device_hidden();
-  if (input.rank.steps.empty()) return is_on_cpu ? seen_at_work(input) : std::nullopt;
+  if (input.rank.steps.empty())
+    return is_on_cpu ? script_at_work(kHostWork, input, kLeastShare) : std::nullopt;
   if (auto sampler = slow_sampler(kHostWork, input)) return sampler;
   if (input.device && input.streams) return on_device(input);
   if (input.device_hidden()) return std::nullopt;
-  auto waits = on_cpu(input), work = seen_at_work(input);
+  auto waits = on_cpu(input), work = script_at_work(kHostWork, input, kLeastShare);
   if (!waits || !work) return waits ? waits : work;
   return waits->lost_share > work->lost_share ? waits : work;
 }
