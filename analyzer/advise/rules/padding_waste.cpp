@@ -48,7 +48,10 @@ void name_fix(Finding& finding, const RuleInput& input) {
     finding.fix.summary = fmt::format(
         "Pad each batch to its longest sample instead of {:.0f} elements (leaves {:.0f}% of the elements)",
         shapes.padded / shapes.samples, 100 * shapes.to_longest / shapes.padded);
-    finding.fix.snippet = "torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)";
+    finding.fix.snippet =
+        input.process.facts.contains("transformers")
+            ? "DataCollatorWithPadding(tokenizer)  # no padding=\"max_length\" where texts are tokenized"
+            : "torch.nn.utils.rnn.pad_sequence(samples, batch_first=True)";
   } else {
     finding.fix.change = NamedChange{"batch_sampler", "by length"};
     finding.fix.summary =
@@ -152,10 +155,11 @@ const Rule kPaddingWaste{
     "padding-waste",
     "Samples of different lengths are padded to one length, and the GPU computes on the padding.",
     "The sizes of the samples that the loader's `collate_fn` received against the size of the batch that it "
-    "made of the same field; of tf.data, the bytes that `padded_batch` takes and hands on. Contents are not "
-    "looked at. Samples that are merely long, or all of one size, "
-    "have no padding. Where the dataset itself pads, all samples arrive with one length, and their padding "
-    "is not seen. The upper bound assumes that time grows with the square of the length, as in attention.",
+    "made of the same field; of tf.data, the bytes that `padded_batch` takes and hands on. Where the dataset "
+    "itself pads, all samples arrive with one length: the ones and zeros of the batch's mask "
+    "(`attention_mask`, or a tensor of the tokens' size whose rows are ones and then zeros) say how long "
+    "they were. No other contents are looked at. Samples that are merely long, or all of one size, have no "
+    "padding. The upper bound assumes that time grows with the square of the length, as in attention.",
     "Pad to the longest sample of the batch instead of a fixed length, batch samples of similar length, or "
     "pack several samples into one.",
     kThresholds,

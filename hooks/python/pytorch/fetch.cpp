@@ -8,6 +8,7 @@
 #include "hooks/python/frameworks/versions.h"
 #include "hooks/python/interpreter/wrap.h"
 #include "hooks/python/pytorch/apply_to_process.h"
+#include "hooks/python/pytorch/batch_mask.h"
 #include "hooks/python/pytorch/batch_shape.h"
 #include "hooks/python/pytorch/iterators.h"
 #include "hooks/python/pytorch/thread_usage.h"
@@ -70,14 +71,19 @@ SampleSizes sizes_of(PyObject* args) noexcept {
   return SampleSizes(samples.get());
 }
 
+// By the mask where there is one: samples that came padded have their length in nothing else.
 void put_shape(const SampleSizes& sizes, PyObject* batch) noexcept {
   trace::ShapeDetail shape;
+  uint32_t samples = 0;
   {
     const record::Quiet quiet;
-    if (!sizes.compare(batch, &shape)) return;
+    if (!lengths_by_mask(batch, &shape, &samples)) {
+      if (!sizes.is_known() || !sizes.compare(batch, &shape)) return;
+      samples = sizes.samples();
+    }
   }
   static_assert(carries<trace::ShapeDetail>(Op::python_batch_shape));
-  record::mark(id(Op::python_batch_shape), 0, current_loader(), sizes.samples(), shape);
+  record::mark(id(Op::python_batch_shape), 0, current_loader(), samples, shape);
 }
 
 uint32_t size_of(PyObject* batch) noexcept {
@@ -94,7 +100,7 @@ PyObject* collate(PyObject* original, PyObject* args, PyObject* keywords) {
   PyObject* result = g_api.PyObject_Call(original, args, keywords);
   const uint32_t size = result && measures ? size_of(result) : 0;
   record::leave(scope, failed_if_null(result), current_loader(), size);
-  if (result && sizes.is_known()) put_shape(sizes, result);
+  if (result && measures) put_shape(sizes, result);
   return result;
 }
 constinit MethodDef g_collate = {"collate_fn", collate, kVarArgs | kKeywords, nullptr};

@@ -53,6 +53,35 @@ def consumed(samples):
     return {"tokens": padded}
 
 
+UNKNOWN_MASKS = 8
+
+
+def with_masks():
+    """Samples that the dataset itself padded to 12: all are of one size, and how long they were stands in their mask."""
+    ids = torch.ones(4, 12, dtype=torch.int64)
+    mask = (torch.arange(12) < torch.tensor(LENGTHS)[:, None]).long()
+    pair = (torch.arange(12) >= torch.tensor(LENGTHS)[:, None]).long()  # the segments of two sentences
+    samples = [{"ids": row} for row in ids]
+
+    batch(samples, lambda made: {"ids": ids, "attention_mask": mask})
+    batch(samples, lambda made: {"ids": ids, "attention_mask": mask.bool().flip(1)})
+    batch(samples, lambda made: {"ids": ids, "segments": pair, "attention_mask": mask.int()})
+    batch(list(ids), lambda made: (ids, mask.byte()))
+    batch(list(ids), lambda made: [pair, mask, torch.tensor(LENGTHS)])
+    batch(["text"] * 4, lambda made: {"ids": ids.float()[:, :, None].expand(4, 12, 3), "mask": mask})
+
+    # No mask, or none that may be asked: the sizes alone are known.
+    batch(samples, lambda made: {"ids": ids, "attention_mask": torch.ones_like(ids)})
+    batch(samples, lambda made: {"ids": ids, "attention_mask": 2 * mask})
+    batch(samples, lambda made: {"ids": ids, "attention_mask": mask.as_subclass(Touchy)})
+    batch(samples, lambda made: {"ids": ids, "attention_mask": mask.T.contiguous().T})
+    batch(samples, lambda made: {"ids": ids, "attention_mask": mask.to("meta")})
+    batch(list(ids), lambda made: (ids, pair))
+    batch(list(ids), lambda made: (ids, torch.eye(12, dtype=torch.int64)[:4]))
+    batch(samples, lambda made: {"ids": ids, "attention_mask": mask.float()})
+    batch(["text"] * 4, lambda made: (mask, torch.tensor(LENGTHS)))  # nothing of its size next to it
+
+
 def main():
     tensors = [torch.ones(length) for length in LENGTHS]
     lists = [[1] * length for length in LENGTHS]
@@ -89,8 +118,10 @@ def main():
     except ZeroDivisionError:
         pass
 
+    with_masks()
     text = [4, sum(LENGTHS), 4 * 9, 9]
-    print(json.dumps([text] * 6 + [[4, 21 * sum(LENGTHS), 21 * 4 * 9, 21 * 9], text]))
+    by_mask = [4, sum(LENGTHS), 4 * 12, 9]
+    print(json.dumps([text] * 6 + [[4, 21 * sum(LENGTHS), 21 * 4 * 9, 21 * 9], text] + [by_mask] * 6 + [[4, 48, 48, 12]] * UNKNOWN_MASKS))
 
 
 if __name__ == "__main__":
