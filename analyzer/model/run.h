@@ -62,7 +62,7 @@ struct WorkerStack {
   Ns time;
   Ns weight;  // of the wait, that the sample stands for
   uint32_t text;
-  uint32_t pid;
+  uint32_t pid;             // 0: of another thread, which had the GIL while the training thread was sampled
   bool interprets = false;  // seen to execute Python, line after line; not known before format 1.9
 };
 
@@ -90,6 +90,7 @@ struct Thread {
   std::vector<trace::ShapeDetail> shape_details;
   std::vector<StackAt> stacks;                    // sorted by begin
   std::vector<WorkerStack> worker_stacks;         // sorted by time
+  std::vector<WorkerStack> other_stacks;          // of other threads of this process; sorted by time
   std::vector<trace::IoCounts> io_counts;         // of fetches; see io_counts_of()
   std::vector<uint32_t> io_counts_of_cpu_detail;  // by index into cpu_details; kNone: none
   std::vector<Range> ranges;                      // sorted by begin, outer before inner

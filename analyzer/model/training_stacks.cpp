@@ -74,6 +74,15 @@ std::vector<const WorkerStack*> training_samples(const Process& process,
   return samples;
 }
 
+std::vector<const WorkerStack*> other_thread_samples(const Process& process,
+                                                     const std::vector<TimeSpan>& intervals) {
+  std::vector<const WorkerStack*> samples;
+  for (const Thread& thread : process.threads)
+    for (const WorkerStack& sample : thread.other_stacks)
+      if (is_within(intervals, sample.time)) samples.push_back(&sample);
+  return samples;
+}
+
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process,
                                              const std::vector<TimeSpan>& intervals) {
   return functions_by(users_line, run, process, intervals);

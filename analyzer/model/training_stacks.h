@@ -21,6 +21,10 @@ bool is_loader_fetch(const StackFrame& frame);
 std::vector<const WorkerStack*> training_samples(const Process& process,
                                                  const std::vector<TimeSpan>& intervals);
 
+// Those of other threads that had the GIL then.
+std::vector<const WorkerStack*> other_thread_samples(const Process& process,
+                                                     const std::vector<TimeSpan>& intervals);
+
 // The user's functions that the samples within `intervals` (sorted, disjoint) were in, by share, largest
 // first; empty if there are fewer than kLeastStackSamples.
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process,

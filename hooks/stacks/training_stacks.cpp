@@ -93,20 +93,32 @@ bool is_interpreting(unwind::ForeignMemory& memory, const unwind::PythonRuntime&
   return true;
 }
 
+bool walk_failed(const unwind::ForeignMemory& memory, uint32_t& failures) noexcept {
+  if (memory.error() != EPERM && memory.error() != ENOSYS) return ++failures < kMostFailures;
+  put_state({trace::SourceState::Unavailable,
+             "not permitted to read this process's memory: no lines for the script's own work"});
+  g_is_off.store(true, std::memory_order_relaxed);
+  return false;
+}
+
+// Another thread that has the GIL, which training may wait for.
+void sample_other(unwind::ForeignMemory& memory, const unwind::PythonRuntime& python, uint64_t thread_state,
+                  uint64_t now, uint64_t interval_ns) noexcept {
+  unwind::PythonStack stack;
+  if (!unwind::capture_running(memory, python, thread_state, stack)) return;
+  if (const uint32_t text = intern_stack(memory, python, stack))
+    record::worker_stack(id(Op::python_another_thread), now, base::ticks_of_ns(interval_ns), text, 0);
+}
+
 // False where it never will be possible.
 bool sample(uint32_t pid, uint64_t interval_ns, uint32_t& failures) noexcept {
   const uint64_t now = base::ticks();
   unwind::ForeignMemory memory(pid);
   const unwind::PythonRuntime& python = *walkable_python();
-  unwind::PythonStack stack;
   const uint64_t thread_state = g_thread_state.load(std::memory_order_relaxed);
-  if (!unwind::capture_running(memory, python, thread_state, stack)) {
-    if (memory.error() != EPERM && memory.error() != ENOSYS) return ++failures < kMostFailures;
-    put_state({trace::SourceState::Unavailable,
-               "not permitted to read this process's memory: no lines for the script's own work"});
-    g_is_off.store(true, std::memory_order_relaxed);
-    return false;
-  }
+  const uint64_t holder = unwind::gil_holder(memory, python);  // before anything that takes time
+  unwind::PythonStack stack;
+  if (!unwind::capture_running(memory, python, thread_state, stack)) return walk_failed(memory, failures);
   failures = 0;
   // Before the stack is written down, which takes 50 us the first time: by then the thread may be elsewhere.
   const Op op =
@@ -115,6 +127,7 @@ bool sample(uint32_t pid, uint64_t interval_ns, uint32_t& failures) noexcept {
   if (!text) return true;
   put_state({trace::SourceState::On});
   record::worker_stack(id(op), now, base::ticks_of_ns(interval_ns), text, pid);
+  if (holder && holder != thread_state) sample_other(memory, python, holder, now, interval_ns);
   return true;
 }
 

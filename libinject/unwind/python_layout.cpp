@@ -21,13 +21,14 @@ constexpr PythonLayout kLayouts[] = {
 // structure's size. The groups grew from 3.13 to 3.14.
 struct GroupPlaces {
   size_t interpreter, thread, frame, code;  // index of the group's first word
+  size_t gil_holder;                        // of this word
 };
 constexpr size_t kVersionWord = 1, kFreeThreadedWord = 2, kInterpretersHeadWord = 5;
-constexpr GroupPlaces kGroups13 = {6, 19, 28, 34};
-constexpr GroupPlaces kGroups14 = {6, 22, 31, 39};
+constexpr GroupPlaces kGroups13 = {6, 19, 28, 34, 18};
+constexpr GroupPlaces kGroups14 = {6, 22, 31, 39, 19};
 constexpr size_t kWords = 50;
 
-// Offsets beyond this are none: the largest (threads_head) is about 7000 in both.
+// Offsets beyond this are none: the largest (threads_head, gil_holder) are below 8000 in both.
 constexpr uint64_t kMaxOffset = 0x7fff;
 
 class DebugOffsets {
@@ -72,6 +73,7 @@ const char* read_debug_offsets(ForeignMemory& memory, int minor, uint64_t runtim
   to.code_first_line = offsets.at(group.code + 5);
   to.code_bytecode = offsets.at(group.code + 9);
   to.ascii_bytes = 40;  // as in 3.12
+  to.gil_holder = offsets.at(group.gil_holder);
   return offsets.is_plausible() ? nullptr : "this interpreter does not describe its structures";
 }
 

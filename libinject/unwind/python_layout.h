@@ -31,6 +31,7 @@ struct PythonLayout {
   uint16_t code_lines = 0;
   uint16_t code_bytecode = 0;
   uint16_t ascii_bytes = 0;  // sizeof(PyASCIIObject)
+  uint16_t gil_holder = 0;   // up to 3.11 in _PyRuntime, then in an interpreter; whether it is held follows
 };
 
 // The layout of Python 3.`minor`, from the table or, from 3.13 on, from the interpreter at `runtime` (the

@@ -242,16 +242,27 @@ GW_COLD bool read_position(ForeignMemory& memory, const PythonRuntime& python, u
   return true;
 }
 
-uint64_t main_thread_state(ForeignMemory& memory, const PythonRuntime& python) noexcept {
+namespace {
+
+// Interpreters are listed newest first.
+uint64_t main_interpreter(ForeignMemory& memory, const PythonRuntime& python) noexcept {
   const PythonLayout& layout = python.layout;
   memory.forget();
-  // Both lists are newest first; a thread and an interpreter that fork() left over are the only ones.
   auto interpreter = memory.value<uint64_t>(python.runtime + layout.interpreters_head);
   for (uint32_t i = 0; interpreter && i < kMaxInterpreters; ++i) {
     const auto next = memory.value<uint64_t>(interpreter + layout.interpreter_next);
     if (!next) break;
     interpreter = next;
   }
+  return interpreter;
+}
+
+}  // namespace
+
+uint64_t main_thread_state(ForeignMemory& memory, const PythonRuntime& python) noexcept {
+  const PythonLayout& layout = python.layout;
+  const uint64_t interpreter = main_interpreter(memory, python);
+  // Newest first, too; a thread that fork() left over is the only one.
   auto thread = interpreter ? memory.value<uint64_t>(interpreter + layout.threads_head) : 0;
   for (uint32_t i = 0; thread && i < kMaxThreads; ++i) {
     const auto next = memory.value<uint64_t>(thread + layout.thread_next);
@@ -259,6 +270,26 @@ uint64_t main_thread_state(ForeignMemory& memory, const PythonRuntime& python) n
     thread = next;
   }
   return memory.has_failed() ? 0 : thread;
+}
+
+uint64_t gil_holder(ForeignMemory& memory, const PythonRuntime& python) noexcept {
+  constexpr uint16_t kLastInRuntime = 11;
+  struct Gil {
+    uint64_t last_holder;
+    int locked;
+  };
+  const PythonLayout& layout = python.layout;
+  const uint64_t interpreter = main_interpreter(memory, python);
+  const auto gil =
+      memory.value<Gil>((layout.minor <= kLastInRuntime ? python.runtime : interpreter) + layout.gil_holder);
+  if (!interpreter || gil.locked != 1) return 0;
+  // Whoever it says must be one of the threads: the place is another build's otherwise.
+  auto thread = memory.value<uint64_t>(interpreter + layout.threads_head);
+  for (uint32_t i = 0; thread && i < kMaxThreads; ++i) {
+    if (thread == gil.last_holder) return thread;
+    thread = memory.value<uint64_t>(thread + layout.thread_next);
+  }
+  return 0;
 }
 
 GW_COLD bool describe(ForeignMemory& memory, const PythonRuntime& python, const PythonStack& stack,

@@ -51,7 +51,8 @@
 #define GW_PYTHON_LAYOUT(minor, ...) CHECK_##minor(__VA_ARGS__)
 // clang-format off
 #define CHECK(head_at, next_at, threads_at, next_thread_at, thread_at, cframe_at, frame_size, code_at, previous_at, \
-              instruction_at, owner_at, filename_at, name_at, first_line_at, lines_at, bytecode_at, ascii_bytes)    \
+              instruction_at, owner_at, filename_at, name_at, first_line_at, lines_at, bytecode_at, ascii_bytes,    \
+              gil_holder_at)                                                                                        \
   enum { kIsChecked = 1 };                                                                                          \
   SAME(head_at, _PyRuntimeState, interpreters.head);                                                                \
   SAME(next_at, PyInterpreterState, next);                                                                          \
@@ -61,9 +62,19 @@
   CHECK_CODE(name_at, lines_at, bytecode_at);                                                                       \
   SAME(filename_at, PyCodeObject, co_filename);                                                                     \
   SAME(first_line_at, PyCodeObject, co_firstlineno);                                                                \
+  CHECK_GIL(gil_holder_at);                                                                                         \
   _Static_assert(sizeof(PyASCIIObject) == ascii_bytes, "PyASCIIObject");                                            \
   _Static_assert(frame_size > instruction_at && (owner_at == kAbsent || frame_size > owner_at), "size");
 // clang-format on
+#if PY_VERSION_HEX >= 0x030c0000
+#define CHECK_GIL(holder_at)                             \
+  SAME(holder_at, PyInterpreterState, _gil.last_holder); \
+  SAME((holder_at) + 8, PyInterpreterState, _gil.locked)
+#else
+#define CHECK_GIL(holder_at)                               \
+  SAME(holder_at, _PyRuntimeState, ceval.gil.last_holder); \
+  SAME((holder_at) + 8, _PyRuntimeState, ceval.gil.locked)
+#endif
 #define CHECK_9(...)
 #define CHECK_10(...)
 #define CHECK_11(...)

@@ -106,7 +106,7 @@ class Stack:
 
     @property
     def is_of_worker(self):
-        return self.sampled_pid not in (0, self.pid)
+        return self.sampled_pid not in (0, self.pid)  # 0: another thread of the training process
 
     @property
     def is_of_training(self):

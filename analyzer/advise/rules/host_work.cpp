@@ -9,6 +9,7 @@
 #include "analyzer/advise/host_calls.h"
 #include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/other_threads.h"
 #include "analyzer/advise/reported_ranges.h"
 #include "analyzer/advise/script_at_work.h"
 #include "analyzer/advise/slow_sampler.h"
@@ -43,6 +44,7 @@ constexpr Threshold kThresholds[] = {
     {"share of the stack samples in libraries that compute no model, its low end", kLeastShare, "of the step",
      "95% interval: a few samples name nothing"},
     kDrawShare,
+    kOtherThreads,
     {"the script's own lines: at least", kLeastOwnMs, "ms a step", "every script has some around each step"},
     kWidestPrediction,
     {"that time: always from", kLongDispatchNs / 1e6, "ms", "no framework takes as long"},
@@ -281,7 +283,7 @@ std::optional<Finding> on_cpu(const RuleInput& input) {
   return finding;
 }
 
-std::optional<Finding> evaluate(const RuleInput& input) {
+std::optional<Finding> of_training_thread(const RuleInput& input) {
   const bool is_on_cpu = !input.device && !input.device_hidden();
   if (input.rank.steps.empty())
     return is_on_cpu ? script_at_work(kHostWork, input, kLeastShare) : std::nullopt;
@@ -291,6 +293,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   auto waits = on_cpu(input), work = script_at_work(kHostWork, input, kLeastShare);
   if (!waits || !work) return waits ? waits : work;
   return waits->lost_share > work->lost_share ? waits : work;
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  auto finding = of_training_thread(input);
+  const bool has_loader = input.configured_loader() != nullptr;  // else it is input-own-code's
+  return finding || !has_loader ? finding : other_threads_finding(kHostWork, input);
 }
 
 }  // namespace
@@ -309,6 +317,7 @@ const Rule kHostWork{
     "pandas or gymnasium, or in the script's own lines, from which it moved on within 25 us three times, "
     "called by "
     "the script and not by a module, or in a hook that modules or the backward pass call. On any job: a "
+    "thread of the script next to it that holds the GIL, while training waits for the GIL or a core; a "
     "sampler that takes long to draw the indices of a batch or "
     "of an epoch, "
     "which "

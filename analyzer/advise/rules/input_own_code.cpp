@@ -5,6 +5,7 @@
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/location.h"
+#include "analyzer/advise/other_threads.h"
 #include "analyzer/advise/own_data.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/model/pipe_reader.h"
@@ -25,6 +26,7 @@ constexpr double kLeastShare = 0.05;
 constexpr Threshold kThresholds[] = {
     {"data stall", kLeastShare, "of the step",
      "the lower of XProf's two bands: below it a job is not input-bound"},
+    kOtherThreads,
 };
 
 enum class Source { kThreads, kProcesses, kOwnReads };
@@ -127,7 +129,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (input.own_data) return std::nullopt;        // known better: input-decode, input-remote-storage
   if (input.configured_loader() || process.training_thread >= process.threads.size()) return std::nullopt;
   const double lost = input.rank.share(Group::Input) * input.input_factor;
-  if (lost < kLeastShare) return std::nullopt;
+  if (lost < kLeastShare) return other_threads_finding(kInputOwnCode, input);
   const Waits waits = find_waits(input);
   const bool is_passed_on = waits.source() == Source::kThreads && is_from_processes(input, lost);
   const Source source = is_passed_on ? Source::kProcesses : waits.source();
@@ -156,7 +158,9 @@ const Rule kInputOwnCode{
     "Training waits for data that no loader makes, but code of the script: prefetch threads with a queue, "
     "futures, processes that write to a pipe, a server, files read by the training thread.",
     "No loader is seen, and the training thread waits in a queue's `get()`, a future's `result()`, a pipe or "
-    "a read in its steps. Recorded loaders have other findings.",
+    "a read in its steps. Or a thread of the script was seen to hold the GIL next to it, and training "
+    "waits "
+    "for the GIL or a core. Recorded loaders have other findings.",
     "A `DataLoader` with workers around the same code (`IterableDataset`): Python threads share the GIL, and "
     "nothing reads ahead what the training thread reads itself. Only an upper bound of the gain is known.",
     kThresholds,

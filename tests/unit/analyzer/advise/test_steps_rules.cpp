@@ -327,6 +327,53 @@ TEST(InputOwnCode, MoreThreadsThatComputeInPythonAreNotPredicted) {
   EXPECT_TRUE(finding->fix.summary.starts_with("Make the data in a DataLoader")) << finding->fix.summary;
 }
 
+// Samples of the training thread, of which 4 in 10 saw another thread execute Python.
+void see_another_thread(test::Job& job) {
+  constexpr uint32_t kTrain = 91, kMake = 92;
+  job.run.texts[kTrain] = "/v/site-packages/torch/_tensor.py:5 backward\n/home/me/train.py:80 main";
+  job.run.texts[kMake] = "/home/me/train.py:7 make\n/usr/lib/python3.11/threading.py:982 Thread._bootstrap";
+  model::Process& process = job.process();
+  const model::TimeSpan all{job.rank().steps.front().step.begin, job.rank().steps.back().step.end};
+  const Ns each = all.length() / 100;
+  for (Ns i = 0; i < 100; ++i) {
+    process.threads[0].worker_stacks.push_back({all.begin + i * each, each, kTrain, process.pid});
+    if (i % 10 < 4) process.threads[0].other_stacks.push_back({all.begin + i * each, each, kMake, 0});
+  }
+}
+
+// Its data come in time: nothing waits in the queue, and training has half of the GIL and of a core.
+TEST(InputOwnCode, AThreadThatComputesNextToTraining) {
+  const auto diagnosis_with = [](double gil, double core, bool is_seen) {
+    OwnLoop training(std::vector<double>(100, 20));
+    test::set_shares(training.job, {{Category::Gil, gil}, {Category::Sched, core}, {Category::Compute, 0.6}});
+    if (is_seen) see_another_thread(training.job);
+    return training.diagnose();
+  };
+  const Diagnosis diagnosis = diagnosis_with(0.1, 0.3, true);
+  const Finding* finding = find(diagnosis, "input-own-code");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.location, "/home/me/train.py:7");
+  EXPECT_NE(finding->title.find("10% for the GIL and 30% for a CPU core"), std::string::npos)
+      << finding->title;
+  EXPECT_NEAR(finding->lost_share, 0.4, 1e-9);
+  EXPECT_GE(finding->ceiling_speedup.value_or(0), 1 / 0.6);
+  EXPECT_EQ(find(diagnosis_with(0.1, 0.3, false), "input-own-code"), nullptr);
+  EXPECT_EQ(find(diagnosis_with(0.01, 0.01, true), "input-own-code"), nullptr);
+  // Waiting for a core has other causes, too: no more than the thread was seen at work.
+  EXPECT_NEAR(find(diagnosis_with(0, 0.8, true), "input-own-code")->lost_share, 0.4, 1e-9);
+}
+
+TEST(HostWork, IsOtherThreadsWhereALoaderBringsTheData) {
+  test::Job job = test::make_loader_job({.workers = 1});
+  test::set_shares(job, {{Category::Gil, 0.2}, {Category::Compute, 0.8}});
+  EXPECT_EQ(find(diagnose(job.run, job.ranks), "host-work"), nullptr);
+  see_another_thread(job);
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  ASSERT_NE(find(diagnosis, "host-work"), nullptr);
+  EXPECT_NE(find(diagnosis, "host-work")->title.find("Another thread"), std::string::npos);
+  EXPECT_EQ(find(diagnosis, "input-own-code"), nullptr);
+}
+
 TEST(InputOwnCode, ALoadersWaitsAreTheLoaders) {
   test::Job job = test::make_loader_job({.workers = 1});
   test::set_shares(job, {{Category::InputTransform, 0.8}});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include "analyzer/model/other_threads.h"
 #include "analyzer/model/script_work.h"
 #include "analyzer/model/training_stacks.h"
 
@@ -34,6 +35,32 @@ TEST_F(TrainingStacks, CountTheUsersFunctionWithinTheIntervals) {
   EXPECT_EQ(functions[0].frame.location(), "/home/a/train.py:12");
   EXPECT_NEAR(functions[0].share, 2.0 / 3, 1e-9);
   EXPECT_EQ(main_training_function(run, process, {{0, 300}})->frame.function, "tokenize");
+}
+
+// Of 30 samples 12 with another thread that executed Python: 8 in make, 4 in tokenize. PyTorch's own thread,
+// which runs the script's backward(), is none.
+TEST_F(TrainingStacks, OtherThreadsAreThoseThatPythonStarted) {
+  constexpr uint32_t kMake = 3, kCount = 4, kBackward = 5;
+  run.texts[kMake] =
+      "/home/a/train.py:7 make\n/home/a/train.py:9 produce\n/usr/lib/python3.11/threading.py:982 "
+      "Thread._bootstrap";
+  run.texts[kCount] = "/home/a/train.py:30 count\n/usr/lib/python3.11/threading.py:982 Thread._bootstrap";
+  run.texts[kBackward] =
+      "/home/a/train.py:50 Scale.backward\n/v/site-packages/torch/autograd/function.py:3 apply";
+  const uint32_t others[] = {kMake, kMake, kCount, kBackward, 0};
+  for (Ns i = 0; i < 30; ++i) {
+    see(10 * i, kTokenize);
+    const uint32_t text = i < 20 ? others[i % 5] : 0;
+    if (text) process.threads[1].other_stacks.push_back({10 * i, 40, text, 0});
+  }
+  const auto work = other_thread_work(run, process, {{0, 300}});
+  ASSERT_TRUE(work);
+  EXPECT_EQ(work->samples, 30u);
+  EXPECT_NEAR(work->share.share, 0.4, 1e-9);
+  EXPECT_EQ(work->line.location(), "/home/a/train.py:7");
+  EXPECT_NEAR(work->of_threads, 2.0 / 3, 1e-9);
+  EXPECT_FALSE(other_thread_work(run, process, {{200, 300}}));
+  EXPECT_EQ(training_functions(run, process, {{0, 300}}).size(), 1u);
 }
 
 // The user's line is one call: trainer.train().
