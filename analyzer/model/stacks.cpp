@@ -169,6 +169,22 @@ bool is_stack_of(const StackAt& stack, const Thread& thread, const HostCall& lik
   return false;
 }
 
+// Up to Python 3.11 a comprehension is a function of its own, and a generator expression is one in all: to
+// who reads the script it is a line of the function that it stands in.
+bool is_comprehension(const StackFrame& frame) {
+  constexpr std::string_view kNames[] = {"<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>"};
+  return std::ranges::any_of(kNames, [&](std::string_view name) { return frame.function.ends_with(name); });
+}
+
+void name_comprehensions(std::vector<StackFrame>& frames) {
+  for (size_t i = frames.size(); i-- > 1;) {
+    StackFrame& frame = frames[i - 1];
+    if (frame.file != frames[i].file || !is_comprehension(frame) || !is_users(frame)) continue;
+    frame.function = frames[i].function;
+    frame.is_generator = frames[i].is_generator;
+  }
+}
+
 }  // namespace
 
 std::string StackFrame::location() const {
@@ -183,6 +199,7 @@ std::vector<StackFrame> frames_of(const std::string& text) {
       frames.push_back(std::move(*frame));
     begin = end + 1;
   }
+  name_comprehensions(frames);
   return frames;
 }
 

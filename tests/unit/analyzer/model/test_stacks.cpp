@@ -26,6 +26,19 @@ TEST(Frames, AreReadLineByLineAndOddOnesLeftOut) {
   EXPECT_TRUE(frames_of("").empty());
 }
 
+TEST(Frames, OfAComprehensionAreTheFunctionsItStandsIn) {
+  const auto frames = frames_of(
+      "/a/train.py:9 make.<locals>.<listcomp>.<genexpr>*\n/a/train.py:9 make.<locals>.<listcomp>\n"
+      "/a/train.py:8 make\n/a/train.py:5 <lambda>\n/b/other.py:3 <listcomp>\n/a/train.py:2 main");
+  ASSERT_EQ(frames.size(), 6u);
+  EXPECT_EQ(frames[0].function, "make");
+  EXPECT_FALSE(frames[0].is_generator);
+  EXPECT_EQ(frames[0].line, 9u);
+  EXPECT_EQ(frames[1].function, "make");
+  EXPECT_EQ(frames[3].function, "<lambda>");
+  EXPECT_EQ(frames[4].function, "<listcomp>") << "another file";
+}
+
 TEST(Frames, OfANativeStackAreAddresses) {
   EXPECT_EQ(addresses_of("0x7f01\n0xa\n0xffffffffffffffff"),
             (std::vector<uint64_t>{0x7f01, 0xa, 0xffffffffffffffff}));
