@@ -107,6 +107,29 @@ TEST(CpuContention, OfMoreThreadsThanCoresIsTheJobsOwn) {
     EXPECT_NE(setting_name(it.fix.change), "torch.set_num_threads") << "the workers fill the cores";
 }
 
+// torchrun's OMP_NUM_THREADS=1, or a set_num_threads(1) that was left over.
+TEST(IntraOpThreads, AreFewerThanTheFreeCores) {
+  const auto with_threads = [](const char* threads, const Machine& machine) {
+    test::Job job = training(machine, 4);
+    job.process().facts["torch_threads"] = threads;
+    test::set_shares(job, {{attribute::Category::Checkpoint, 0.1}});  // the rest is compute
+    return diagnose_job(job);
+  };
+  const Diagnosis diagnosis = with_threads("1", {.cores = 4, .job_cores = 1});
+  const Finding* finding = find(diagnosis, "intra-op-threads");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(setting_value(finding->fix.change), "4");
+  EXPECT_NEAR(finding->ceiling_speedup.value_or(0), 1 / (1 - 0.9 * 3 / 4), 1e-9);
+  EXPECT_EQ(find(with_threads("4", {.cores = 4, .job_cores = 1}), "intra-op-threads"), nullptr)
+      << "operations too short for threads";
+  const Machine workers{.cores = 4, .job_cores = 3.9, .worker_cores = 2.9};
+  EXPECT_EQ(find(with_threads("1", workers), "intra-op-threads"), nullptr) << "no core is free";
+  EXPECT_EQ(find(with_threads("1", {.cores = 4, .job_cores = 0.4}), "intra-op-threads"), nullptr)
+      << "it waits for something else";
+  const Machine shared{.cores = 4, .job_cores = 1, .other_cores = 2.1};
+  EXPECT_EQ(setting_value(find(with_threads("1", shared), "intra-op-threads")->fix.change), "2");
+}
+
 // No rule is about these workers, since training has its data in time.
 TEST(CpuContention, WhoeverHasTheCoresIsSaid) {
   const auto said = [](double delay) {

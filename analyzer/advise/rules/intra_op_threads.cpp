@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "analyzer/advise/machine.h"
+#include "analyzer/advise/worker_bound.h"
+#include "analyzer/model/framework_python.h"
+
+namespace gpuwatch::advise {
+
+extern const Rule kIntraOpThreads;
+
+namespace {
+
+using attribute::Category;
+
+constexpr double kLeastLost = 0.10;
+constexpr double kHardlyLess = 0.2;  // of a core
+constexpr double kComputes = 0.7;    // of the time called compute, on a CPU
+
+constexpr Threshold kThresholds[] = {
+    {"long operations, less what they take on the available cores: at least", kLeastLost, "of the step",
+     "few operations divide evenly"},
+    {"an available core is free for at least", 1 - kHardlyLess, "of the time",
+     "other work takes its part of it otherwise"},
+    {"CPU time of the training process", kComputes, "of the time that training computes",
+     "less is waiting for something that no hook sees, as for an accelerator of another kind"},
+};
+
+// Threads that an operation could have: those that it has, and one for each core that nobody uses. A thread
+// that is set for an operation counts as used, also where the operation is too short for it.
+int most_threads(const RuleInput& input, const MachineUse& use, double threads) {
+  const double free = std::max(0.0, use.cores - use.job_cores - use.other_cores) / input.ranks_on_host;
+  return int(std::min(std::floor(cores_of_rank(input)), threads + std::floor(free + kHardlyLess)));
+}
+
+// Operations that Python calls one after the other are too short to be divided.
+double long_operations(const RuleInput& input) {
+  const auto python =
+      model::framework_python(input.run, input.process, attribute::times_of(input.rank, Category::Compute));
+  return input.rank.share(Category::Compute) * (1 - (python ? python->share.share : 0));
+}
+
+std::optional<Finding> evaluate(const RuleInput& input) {
+  const double threads = number_fact(input.process, "torch_threads");
+  const auto use = machine_use(input);
+  if (input.device || input.device_hidden() || threads < 1 || !use) return std::nullopt;
+  const int most = most_threads(input, *use, threads);
+  if (most <= threads) return std::nullopt;
+  const double own = (use->job_cores - use->worker_cores - use->other_child_cores) / input.ranks_on_host;
+  if (own < kComputes * input.rank.share(Category::Compute)) return std::nullopt;
+  const double lost = long_operations(input) * (1 - threads / most);
+  if (lost < kLeastLost) return std::nullopt;
+  Finding finding = make_finding(kIntraOpThreads, input, lost);
+  finding.bottleneck = attribute::Bottleneck::Compute;
+  finding.title = fmt::format(
+      "CPU threads: PyTorch computes with {:.0f} thread{} for each operation, and {:.1f} of {:.3g} "
+      "CPU cores are in use",
+      threads, threads < 1.5 ? "" : "s", use->job_cores + use->other_cores, use->cores);
+  finding.evidence = {
+      {"threads for each operation", threads, "threads"},
+      {"CPU available to each rank", cores_of_rank(input), "cores"},
+      {"CPU used by this job", use->job_cores, "cores"},
+      {"CPU used by other processes", use->other_cores, "cores"},
+      {"training computes in long operations", 100 * long_operations(input), "% of the step"}};
+  finding.fix.change = NamedChange{"torch.set_num_threads", std::to_string(most)};
+  finding.fix.summary = fmt::format(
+      "Call torch.set_num_threads({0}), or set OMP_NUM_THREADS={0} (torchrun sets 1 where it is not set)",
+      most);
+  finding.fix.snippet = fmt::format("torch.set_num_threads({})", most);
+  finding.ceiling_speedup = 1 / (1 - lost);
+  return finding;
+}
+
+}  // namespace
+
+const Rule kIntraOpThreads{
+    "intra-op-threads",
+    "PyTorch computes on fewer threads than there are free CPU cores, on a job that trains without a GPU.",
+    "`torch.get_num_threads()` is below the cores that the job may use, and these are free. Operations that "
+    "are too short for threads are left out. With more threads than cores the finding is `cpu-contention`.",
+    "`torch.set_num_threads()` with the number of cores, or `OMP_NUM_THREADS` in the environment. `torchrun` "
+    "sets it to 1 for several processes where it is not set. The order of sums may change, and with it the "
+    "last bits of results.",
+    kThresholds,
+    evaluate,
+    {Category::Compute}};
+
+}  // namespace gpuwatch::advise
