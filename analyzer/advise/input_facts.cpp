@@ -42,12 +42,27 @@ void add_batch(const Batch& batch, InputFacts& facts) {
   facts.collate_ns += double(std::min(batch.collate_ns, batch.fetch.length()));
   facts.io_ns += double(std::min(std::max(batch.fetch_io_ns, batch.fetch_blocked_ns), batch.fetch.length()));
   facts.bytes_read += batch.bytes_read;
-  facts.tensor_bytes += batch.bytes;
   facts.disk_bytes += batch.disk_bytes;
   facts.opens += batch.opens;
   facts.reads += batch.reads;
   facts.major_faults += double(batch.major_faults);
   facts.is_counted |= batch.reads > 0 || batch.opens > 0;
+}
+
+// From the batches whose size was recorded to all of them.
+void estimate_sizes(const model::Process& process, uint32_t loader, InputFacts& facts) {
+  double sized = 0;
+  for (const model::LoaderEpoch& epoch : process.epochs) {
+    if (epoch.loader != loader) continue;
+    for (const Batch& batch : epoch.batches) {
+      if (batch.fetch.length() <= 0 || (batch.bytes == 0 && batch.tensors == 0)) continue;
+      ++sized;
+      facts.tensor_bytes += double(batch.bytes);
+      facts.tensors += double(batch.tensors);
+    }
+  }
+  if (sized == 0) return;
+  for (double* sum : {&facts.tensor_bytes, &facts.tensors}) *sum *= double(facts.batches) / sized;
 }
 
 // Extrapolates to samples whose size was not recorded.
@@ -214,6 +229,7 @@ InputFacts input_facts(const model::Run& run, const attribute::RankAttribution& 
     }
     add_epoch(epoch, process.loaders[loader], facts);
   }
+  estimate_sizes(process, loader, facts);
   facts.transfer_ns = lowest_decile(std::move(transfers));
   FetchCalls calls(run, process, facts);
   for (auto& [from, begins] : fetches) {

@@ -143,15 +143,30 @@ std::string stall_words(const RuleInput& input, double share) {
   return fmt::format("{} {:.0f}% of each step", waiting, 100 * share);
 }
 
+namespace {
+
+// Those whose beginning is recorded, and so the wait for what is made ahead, where there is one.
+void count_whole_epochs(predict::LoaderReplayInput& loader) {
+  if (std::ranges::none_of(loader.epochs, &predict::ReplayEpoch::is_counted)) return;
+  for (predict::ReplayEpoch& epoch : loader.epochs)
+    for (predict::BatchCost& batch : epoch.batches) batch.counted = batch.counted && epoch.is_counted;
+}
+
+}  // namespace
+
 predict::LoaderReplayInput in_the_long_run(const predict::LoaderReplayInput& loader,
                                            const predict::LoaderSetting& setting) {
   constexpr size_t kLong = 8;  // times the batches ahead: what is begun before and left over after is small
   constexpr size_t kMostAhead = 1024;
   predict::LoaderReplayInput result = loader;
-  if (loader.epochs.size() != 1) return result;
+  if (loader.epochs.empty()) return result;
   const std::vector<predict::BatchCost>& recorded = loader.epochs[0].batches;
   const size_t ahead = std::min(
       size_t(std::max(setting.workers, 0)) * size_t(std::max(setting.prefetch_factor, 1)), kMostAhead);
+  if (loader.epochs.size() > 1) {
+    if (kLong * ahead > recorded.size()) count_whole_epochs(result);
+    return result;
+  }
   if (recorded.empty() || kLong * ahead <= recorded.size()) return result;
   std::vector<predict::BatchCost>& batches = result.epochs[0].batches;
   const size_t more = (ahead + recorded.size() - 1) / recorded.size();  // before, and after

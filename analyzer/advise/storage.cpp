@@ -30,7 +30,7 @@ bool copies_in_vain(const InputFacts& facts) {
   constexpr double kCached = 0.5;  // of the bytes: the rest came from the disk
   return is_page_cache(facts) && !is_remote(facts) && facts.io_share() >= kLeastCopyShare &&
          double(facts.disk_bytes) < (1 - kCached) * double(facts.bytes_read) && facts.tensor_bytes > 0 &&
-         double(facts.bytes_read) >= kReadForNothing * double(facts.tensor_bytes);
+         double(facts.bytes_read) >= kReadForNothing * facts.tensor_bytes;
 }
 
 // About one small file a sample: finding and opening it costs more than reading its bytes.

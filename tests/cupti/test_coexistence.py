@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 from device_trace import DeviceTrace, Truth
 
+pytestmark = pytest.mark.beside_others
 STEPS = 15
 KERNELS_A_STEP = 12
 WAYS = ["kineto", "kineto-bare", "teardown", "callbacks"]

@@ -67,6 +67,14 @@ CASES = [
         fix={"setting": "batch"}, location="loader = DataLoader(", name="hand-over",
         behind=("dataloader-workers", "dataloader-oversubscribed"), why_behind="two workers pickle beside each other, none need not",
     ),
+    # A tensor for each column of a table, each in a file of its own in shared memory.
+    Case(
+        "collate-cost", SLOW, together=True, has=["--workers", 1, "--service-ms", 2, "--columns", 200, "--train-ms", 5, "--batches", 100],
+        neighbour=["--workers", 1, "--service-ms", 2, "--train-ms", 60, "--batches", 30], gain="ceiling",
+        applied=["--workers", 1, "--service-ms", 2, "--train-ms", 5, "--batches", 100],
+        fix={"setting": "tensors of a batch", "value": "1"}, location="loader = DataLoader(", name="columns",
+        behind=("dataloader-workers", "dataloader-oversubscribed"), why_behind="two workers send beside each other, none need not",
+    ),
     # Both workers compute all the time; sleeping as long is no work for a CPU.
     Case(
         "input-decode", CPU, has=["--decode-ms", 10], neighbour=["--decode-ms", 1, "--train-ms", 60, "--batches", 30],

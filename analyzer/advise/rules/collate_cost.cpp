@@ -7,6 +7,7 @@
 #include "analyzer/advise/collating.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/machine.h"
+#include "analyzer/advise/many_tensors.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/whole_batches.h"
 #include "analyzer/io/printable.h"
@@ -38,6 +39,7 @@ constexpr Threshold kThresholds[] = {
      "pickling"},
     {"or, where the job fills its cores, what workers take of them to collate", kLeastOfCores, "of the step",
      "training waits little then, and computes more slowly on the cores that they leave"},
+    kTensorsOfBatch,
     kLeastGain,
 };
 
@@ -110,9 +112,10 @@ void propose(Finding& finding, const RuleInput& input, const Collating& collatin
   } else if (is_padded(input.facts->shapes)) {
     propose_one_array(finding, collating);
   } else {
-    finding.fix.summary =
-        fmt::format("Return tensors of one shape from the dataset, so that {} is a single torch.stack",
-                    collating.users ? io::printable(collating.users->function) : "collate_fn");
+    finding.fix.summary = fmt::format(
+        "Do the work of {} once, when the data are prepared, and return tensors of one shape from the "
+        "dataset, so that it is a single torch.stack",
+        collating.users ? io::printable(collating.users->function) + "()" : "collate_fn");
   }
 }
 
@@ -223,7 +226,8 @@ std::optional<Finding> slow_transfer(const RuleInput& input, double waits) {
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.loader || !input.facts) return std::nullopt;
   const Lost lost = {.waits = input.rank.steady_input_share(), .cores = share_of_cores(input)};
-  auto finding = slow_collate(input, lost);
+  auto finding = many_tensors(kCollateCost, input, kLeastInputShare);
+  if (!finding) finding = slow_collate(input, lost);
   if (!finding && lost.waits >= kLeastInputShare) finding = slow_transfer(input, lost.waits);
   if (!finding) return std::nullopt;
   const model::Loader* configured = input.configured_loader();
@@ -239,8 +243,8 @@ const Rule kCollateCost{
     "batch.",
     "Training waits for data. Either collating takes a third of the time to make a batch, and the simulated "
     "replay without it is faster. Or the worker-to-trainer transfer (`input.transfer`) stalls training: it "
-    "is short for tensors in shared memory and long for objects that are pickled. Or workers that mostly "
-    "collate fill the cores next to training.",
+    "is short for a few tensors in shared memory, and long for many, or for objects that are pickled. Or "
+    "workers that mostly collate fill the cores next to training.",
     "Without a `collate_fn` of the script: index whole batches, not sample by sample. Where lengths differ: "
     "fill one array per batch. Of a dataset of Hugging Face without a format: `with_format(\"torch\")`. "
     "Else return tensors of one shape from the dataset, so that `collate_fn` is a single `torch.stack`, and "

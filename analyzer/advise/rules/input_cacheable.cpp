@@ -92,12 +92,11 @@ std::optional<Finding> copied_in_vain(const RuleInput& input) {
   if (ceiling < kLeastSpeedup) return std::nullopt;
   Finding finding = make_finding(kInputCacheable, input, lost);
   finding.is_in_vain = true;
-  finding.title =
-      fmt::format("Read in full: {} are copied from the page cache for each batch of {}, {}",
-                  size_words(facts.per_batch(double(facts.bytes_read))),
-                  size_words(facts.per_batch(double(facts.tensor_bytes))), data_stall_words(input));
+  finding.title = fmt::format("Read in full: {} are copied from the page cache for each batch of {}, {}",
+                              size_words(facts.per_batch(double(facts.bytes_read))),
+                              size_words(facts.per_batch(facts.tensor_bytes)), data_stall_words(input));
   finding.evidence = reading_evidence(input);
-  finding.evidence.push_back({"tensors of a batch", facts.per_batch(double(facts.tensor_bytes)) / 1e6, "MB"});
+  finding.evidence.push_back({"tensors of a batch", facts.per_batch(facts.tensor_bytes) / 1e6, "MB"});
   finding.fix.change = NamedChange{"cache", ""};
   finding.fix.summary =
       "Map the files into memory instead of reading them (of NumPy: np.load(..., mmap_mode=\"r\")), so that "

@@ -239,7 +239,7 @@ void describe(Finding& finding, const RuleInput& input, const predict::BatchCost
 // read and decoded for it is thrown away. Decoded once, the scenes of 5 MB made the program 27 times as fast.
 void blame_reading(Finding& finding, const InputFacts& facts) {
   if (!facts.is_counted || facts.tensor_bytes == 0) return;
-  const double read = double(facts.bytes_read), kept = double(facts.tensor_bytes);
+  const double read = double(facts.bytes_read), kept = facts.tensor_bytes;
   if (read < kReadForNothing * kept) return;
   const double batches = double(facts.batches);
   finding.is_in_vain = true;

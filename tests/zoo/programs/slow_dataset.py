@@ -23,6 +23,8 @@ class Samples(Dataset):
         batch = index // options.batch_size
         is_slow = options.slow_every and batch % options.slow_every == options.slow_every - 1
         time.sleep((options.slow_ms if is_slow else options.service_ms) / 1e3 / options.batch_size)
+        if options.columns:
+            return {f"column{number}": float(index) for number in range(options.columns)}
         if options.list_length:
             return [float(index)] * options.list_length
         return torch.full((16,), float(index))
@@ -58,6 +60,7 @@ def parse():
     parser.add_argument("--slow-every", type=int, default=0)
     parser.add_argument("--collate-ms", type=float, default=0)
     parser.add_argument("--list-length", type=int, default=0, help="samples are lists of numbers, handed over as they are")
+    parser.add_argument("--columns", type=int, default=0, help="samples are dicts of so many numbers, of each of which a batch has a tensor")
     parser.add_argument("--train-ms", type=float, default=20)
     return parser.parse_args()
 
@@ -76,7 +79,7 @@ def main():
     validation = DataLoader(Samples(options), options.batch_size, num_workers=1) if options.validate else None
     for _ in range(options.epochs):
         for batch in loader:
-            model.step(batch)
+            model.step(torch.stack(list(batch.values())[:16], dim=1).float() if options.columns else batch)
         if validation:
             validate(validation)
     model.print_times()

@@ -58,7 +58,9 @@ TEST(Collating, OfSamplesOfOneLengthIsAStack) {
   const Found found = CollatingJob("/home/a/train.py:12 Pairs.__call__").found();
   ASSERT_TRUE(found);
   EXPECT_EQ(found->fix.summary,
-            "Return tensors of one shape from the dataset, so that Pairs.__call__ is a single torch.stack");
+            "Do the work of Pairs.__call__() once, when the data are prepared, and return tensors of one "
+            "shape from "
+            "the dataset, so that it is a single torch.stack");
   EXPECT_EQ(found->fix.location, "/home/a/train.py:12");
   EXPECT_TRUE(found->prediction);
 }
@@ -117,9 +119,9 @@ TEST(Collating, ByDefaultIsOfWholeBatchesInWorkersToo) {
     return found ? found->fix.summary : "";
   };
   EXPECT_TRUE(summary_with(kDefaultCollate).starts_with("Index whole batches"));
-  EXPECT_TRUE(summary_with(kDefaultCollate + "\n/home/a/train.py:12 collate").starts_with("Return tensors"))
+  EXPECT_TRUE(summary_with(kDefaultCollate + "\n/home/a/train.py:12 collate").starts_with("Do the work of"))
       << "the script's, which calls PyTorch's";
-  EXPECT_TRUE(summary_with("/home/a/data.py:9 Images.__getitem__").starts_with("Return tensors"))
+  EXPECT_TRUE(summary_with("/home/a/data.py:9 Images.__getitem__").starts_with("Do the work of"))
       << "not seen collating";
 }
 
