@@ -15,6 +15,7 @@
 #include "analyzer/model/build.h"
 #include "analyzer/page/page.h"
 #include "analyzer/report/report.h"
+#include "analyzer/report/step_times.h"
 #include "analyzer/timeline/perfetto.h"
 
 namespace gpuwatch::cli {
@@ -65,6 +66,17 @@ std::string write_files(const report::Report& report, const AnalyzeOptions& opti
   return words;
 }
 
+std::string json(const report::Report& report, bool has_step_times, size_t first_step) {
+  nlohmann::ordered_json result = report::json(report);
+  for (size_t i = 0; has_step_times && i < report.ranks.size(); ++i) {
+    const RankAttribution& rank = report.ranks[i];
+    result["ranks"][i]["step_times"] =
+        report::step_times(report.run.processes.at(rank.process), rank, first_step);
+  }
+  // Invalid UTF-8 cannot occur (all text is made printable); should it, a replacement beats an exception.
+  return result.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace
 
 StepRange parse_steps(const std::string& text) {
@@ -93,10 +105,9 @@ std::string analyze(const AnalyzeOptions& options, report::TextStyle style) {
     for (RankAttribution& rank : ranks) keep_steps(rank, *steps);
   advise::Diagnosis diagnosis = advise::diagnose(run, ranks);
   report::Report report{run, ranks, diagnosis, GPUWATCH_VERSION};
-  const std::string written = write_files(report, options, steps ? steps->begin : 0);
-  // Invalid UTF-8 cannot occur (all text is made printable); should it, a replacement beats an exception.
-  constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
-  if (options.json) return report::json(report).dump(2, ' ', false, kReplace) + "\n";
+  const size_t first_step = steps ? steps->begin : 0;
+  const std::string written = write_files(report, options, first_step);
+  if (options.json) return json(report, options.has_step_times, first_step);
   return report::text(report, style) + written;
 }
 

@@ -17,6 +17,7 @@ struct StepRange {
 struct AnalyzeOptions {
   std::vector<std::string> traces;  // none: the newest run
   bool json = false;
+  bool has_step_times = false;  // in that
   std::optional<int> rank;
   std::string steps;  // "A:B", "" for all
   bool is_verbose = false;

@@ -74,7 +74,12 @@ struct Commands {
                                 "run directories, trace files, traces that torch.profiler exported (.json, "
                                 ".json.gz) or folders of them "
                                 "(default: the newest run here)");
-    analyze_command->add_flag("--json", analyze.json, "print JSON (schema gpuwatch.report.v1)");
+    CLI::Option* const json =
+        analyze_command->add_flag("--json", analyze.json, "print JSON (schema gpuwatch.report.v1)");
+    analyze_command
+        ->add_flag("--step-times", analyze.has_step_times,
+                   "in the JSON, also when each recorded step began, how long it took and its causes")
+        ->needs(json);
     analyze_command->add_option("--rank", analyze.rank, "only this rank");
     analyze_command->add_option("--steps", analyze.steps,
                                 "only recorded steps A to B-1, counted from 0: A:B");

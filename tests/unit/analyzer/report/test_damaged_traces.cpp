@@ -11,6 +11,7 @@
 #include "analyzer/io/user_error.h"
 #include "analyzer/model/build.h"
 #include "analyzer/report/report.h"
+#include "analyzer/report/step_times.h"
 #include "tests/unit/analyzer/damaged_trace.h"
 #include "tests/unit/analyzer/trace_builder.h"
 
@@ -26,6 +27,8 @@ size_t report_on(const std::filesystem::path& path) {
   const advise::Diagnosis diagnosis = advise::diagnose(run, ranks);
   const Report report{run, ranks, diagnosis, "1"};
   EXPECT_FALSE(json(report).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).empty());
+  for (const attribute::RankAttribution& rank : ranks)
+    EXPECT_EQ(step_times(run.processes.at(rank.process), rank, 0)["begin_ns"].size(), rank.steps.size());
   EXPECT_FALSE(text(report, {}).empty());
   return ranks.size();
 }

@@ -8,6 +8,7 @@
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/report/step_times.h"
 #include "tests/unit/analyzer/synthetic_run.h"
 
 namespace gpuwatch::report {
@@ -62,6 +63,23 @@ TEST(Json, AttributesEveryNanosecond) {
   int64_t sum = 0;
   for (const Json& entry : report["ranks"][0]["attribution"]) sum += entry["ns"].get<int64_t>();
   EXPECT_EQ(sum, report["ranks"][0]["wall_ns"].get<int64_t>());
+}
+
+TEST(StepTimes, CausesOfEachStepSumToItsLength) {
+  Made made{test::make_loader_job({})};
+  const attribute::RankAttribution& rank = made.job.ranks[0];
+  const Json times = step_times(made.job.process(), rank, 7);
+  EXPECT_EQ(times["first_step"], 7);
+  ASSERT_EQ(times["length_ns"].size(), rank.steps.size());
+  ASSERT_EQ(times["begin_ns"].size(), rank.steps.size());
+  int64_t total = 0;
+  for (size_t i = 0; i < rank.steps.size(); ++i) {
+    int64_t sum = 0;
+    for (const Json& column : times["attribution_ns"]) sum += column[i].get<int64_t>();
+    EXPECT_EQ(sum, times["length_ns"][i].get<int64_t>());
+    total += sum;
+  }
+  EXPECT_EQ(total, rank.wall_ns);
 }
 
 TEST(Json, CountsTheWaitInEveryNextThatReturnedABatch) {
