@@ -102,7 +102,7 @@ def main():
         if not (TOOLS / tool).exists():
             print(f"check_lint: {TOOLS / tool} not found; run scripts/setup.sh", file=sys.stderr)
             return 1
-    python = [path for path in chosen if path.suffix == ".py"] if chosen else ["scripts", "tests", "cuda"]
+    python = [path for path in chosen if path.suffix == ".py"] if chosen else ["scripts", "tests", "cuda", "python"]
     python_clean = not python or ruff(python)
     cpp_clean, checked = clang_tidy(Path(sys.argv[1]).resolve(), chosen)
     if not (python_clean and cpp_clean):

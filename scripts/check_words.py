@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Checks that user-visible text keeps to one term for one concept: the words in the table below are ruled out.
 
-User-visible are string literals of the C++ sources and tables, string literals and module docstrings of scripts/*.py (the
---help), what shell scripts and the Makefile print, and the prose of README.md, CONTRIBUTING.md and docs/.
+User-visible are string literals of the C++ sources and tables, string literals and module docstrings of scripts/*.py and
+python/ (the --help), what shell scripts and the Makefile print, and the prose of README.md, CONTRIBUTING.md and docs/.
 Exempt are code identifiers: literals without a blank, and `code spans` in Markdown.
 
 A line that needs a ruled-out word says so in a comment with a reason:   words: ok, quoted from the driver's header
@@ -215,7 +215,7 @@ def is_checked(path):
     folder, suffix = path.parts[0], path.suffix
     if suffix == ".md":
         return len(path.parts) == 1 or folder == "docs"
-    if folder == "scripts":
+    if folder in ("scripts", "python"):
         return suffix in (".py", ".sh") and path.name != Path(__file__).name
     return str(path) == "Makefile" or folder in CPP_FOLDERS and suffix in CPP
 

@@ -32,7 +32,7 @@ from disturbance import PROVES_NOTHING, STOLEN_SHARE, Disturbance  # noqa: E402
 
 KINDS = ("checks", "ctest", "pytest")
 # The folders of tests/ whose files pytest runs. Named, so that one which is renamed or collects nothing is missed.
-FOLDERS = ("cupti", "fuzz", "gpu", "groundtruth", "imported", "inject", "install", "nvtx", "page", "python", "recorded", "scripts", "storage", "timeline", "torch_cuda", "zoo")
+FOLDERS = ("cupti", "fuzz", "gpu", "groundtruth", "imported", "inject", "install", "nvtx", "page", "pypackage", "python", "recorded", "scripts", "storage", "timeline", "torch_cuda", "zoo")
 TRIES = 3
 LAST_PHASES = ("teardown", "???")  # the latter is xdist's word for a case whose process died
 BESIDE_OTHERS = "beside_others"  # marks a file whose cases compare no times

@@ -19,7 +19,8 @@ readonly system_packages=(
 
 # One version of formatter and linters for everybody: two versions never agree on every line.
 readonly python_packages=(numpy pillow pytest pytest-xdist nvtx==0.2.17 clang-format==14.0.6 clang-tidy==18.1.8 ruff==0.17.6 rich==15.0.0
-  perfetto==0.59.1 protobuf==7.36.2 hatchling==1.33.0 auditwheel==6.8.2)
+  perfetto==0.59.1 protobuf==7.36.2 hatchling==1.33.0 auditwheel==6.8.2
+  pandas pyarrow prometheus-client tensorboard)
 readonly torch_version=2.13.0
 
 # CUDA 13.0, the first release with the library names that the simulated device stands in for.
@@ -137,7 +138,7 @@ for wanted in sys.argv[1:]:
     if version and found != version:
         sys.exit(1)
 PYTHON
-  say "Python packages: installing ${python_packages[*]} (about 75 MB)"
+  say "Python packages: installing ${python_packages[*]} (about 163 MB)"
   pip_install "${python_packages[@]}" || fail "pip could not install ${python_packages[*]} (its messages are above)"
 }
 
