@@ -43,6 +43,7 @@ def pack(prefix, platform, to):
         shutil.copyfile(ROOT / "LICENSE", stage / "LICENSE")
         shutil.rmtree(stage / "prefix/share/doc")  # the licenses have their place in a wheel
         shutil.copyfile(ROOT / "README.md", stage / "README.md")
+        shutil.copytree(ROOT / "python/gpuwatch", stage / "gpuwatch", ignore=shutil.ignore_patterns("__pycache__"))
         for file in ("pyproject.toml", "hatch_tag.py"):
             shutil.copyfile(HERE / file, stage / file)
         (stage / "version.txt").write_text(version())

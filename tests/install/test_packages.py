@@ -90,6 +90,12 @@ def check_installed(program, folder, **options):
     assert loaded == str(Path(library).resolve())
 
 
+def check_module(python, program, **options):
+    """`import gpuwatch` in this interpreter has the program that was installed with it."""
+    found = succeed(python, "-c", "from gpuwatch.program import find_program; print(find_program())", **options)
+    assert Path(found.strip()) == Path(program).resolve()
+
+
 def test_wheel_has_its_files(wheel):
     assert wheel.name == f"gpuwatch_profiler-{VERSION}-py3-none-linux_x86_64.whl"
     info, data = f"gpuwatch_profiler-{VERSION}.dist-info", f"gpuwatch_profiler-{VERSION}.data"
@@ -99,8 +105,12 @@ def test_wheel_has_its_files(wheel):
         assert archive.read(f"{data}/scripts/gpuwatch")[:4] == archive.read(f"{data}/data/libexec/gpuwatch/libgpuwatch.so")[:4] == b"\x7fELF"
         for file in ("man/man1/gpuwatch.1", "bash-completion/completions/gpuwatch", "zsh/site-functions/_gpuwatch", "fish/vendor_completions.d/gpuwatch.fish"):
             assert f"{data}/data/share/{file}" in members
+        sources = {str(path.relative_to(ROOT / "python")) for path in (ROOT / "python/gpuwatch").rglob("*.py")}
+        assert sources == {file for file in members if file.endswith(".py")}
         metadata = archive.read(f"{info}/METADATA").decode()
         assert f"\nName: gpuwatch-profiler\nVersion: {VERSION}\n" in metadata
+        assert "\nProvides-Extra: export\n" in metadata and "\nProvides-Extra: pandas\n" in metadata
+        assert not re.search("^Requires-Dist: [^;]*$", metadata, re.MULTILINE)  # without an extra, nothing is needed
         assert "Root-Is-Purelib: false" in archive.read(f"{info}/WHEEL").decode()
         for name in ("LICENSE", "third-party/simdjson.txt", "third-party/fmt.txt", "third-party/gcc-runtime.txt"):
             assert len(archive.read(f"{info}/licenses/{name}")) > 500
@@ -145,6 +155,7 @@ def test_pip_installs_into_an_environment(pip, wheel):
     linked = folder / "linked"  # as pipx and uv put it on the PATH
     linked.symlink_to(folder / "bin/gpuwatch")
     check_installed(linked, folder)
+    check_module(folder / "bin/python", folder / "bin/gpuwatch", environment={"PATH": "/usr/bin:/bin"})
     succeed(folder / "bin/python", "-m", "pip", "uninstall", "-y", "gpuwatch-profiler")
     assert not list(folder.rglob("*gpuwatch.so"))
 
@@ -157,12 +168,15 @@ def test_pip_installs_for_a_user(wheel, tmp_path):
         pytest.skip(f"{outside} has no pip")
     succeed(outside, "-m", "pip", "install", "--user", "--no-index", "--no-deps", wheel, environment=environment)
     check_installed(tmp_path / "bin/gpuwatch", tmp_path)
+    check_module(outside, tmp_path / "bin/gpuwatch", environment={**environment, "PATH": "/usr/bin:/bin"})
 
 
 @pytest.mark.parametrize("option", ["--target", "--prefix"])
 def test_pip_installs_into_a_folder(option, pip, wheel, tmp_path):
     pip(wheel, option, tmp_path / "place")
     check_installed(tmp_path / "place/bin/gpuwatch", tmp_path / "place")
+    packages = next((tmp_path / "place").rglob("gpuwatch/__init__.py")).parents[1]
+    check_module(sys.executable, tmp_path / "place/bin/gpuwatch", environment={"PYTHONPATH": str(packages), "PATH": "/usr/bin:/bin"})
 
 
 @pytest.mark.parametrize("name", ["place", "a place: with blanks"])
