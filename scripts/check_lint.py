@@ -60,6 +60,12 @@ def dependencies(build):
     return depends
 
 
+def output_of(entry):
+    """The object that the command makes, as ninja names it: CMake 3.25 says it in the command only."""
+    words = entry["command"].split()
+    return words[words.index("-o") + 1]
+
+
 def is_clean(stamp, path, depends):
     if not stamp.exists():
         return False
@@ -79,7 +85,7 @@ def clang_tidy(build, chosen):
     stamps = {path: place / (str(path.relative_to(ROOT)).replace("/", "-") + ".clean") for path in entries}
 
     def check(path):
-        if not chosen and is_clean(stamps[path], path, depends.get(entries[path].get("output"), [])):
+        if not chosen and is_clean(stamps[path], path, depends.get(output_of(entries[path]), [])):
             return True
         done = subprocess.run([TOOLS / "clang-tidy", "-p", place, "--quiet", path], cwd=ROOT, capture_output=True, text=True)
         if done.returncode == 0:

@@ -14,6 +14,7 @@
 #include "analyzer/advise/script_at_work.h"
 #include "analyzer/advise/slow_sampler.h"
 #include "analyzer/advise/steady_time.h"
+#include "analyzer/advise/unseen_pipeline.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/training_stacks.h"
 
@@ -297,8 +298,9 @@ std::optional<Finding> of_training_thread(const RuleInput& input) {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   auto finding = of_training_thread(input);
-  const bool has_loader = input.configured_loader() != nullptr;  // else it is input-own-code's
-  return finding || !has_loader ? finding : other_threads_finding(kHostWork, input);
+  // Without a loader they are input-own-code's; those of Keras and tf.data are input-decode's.
+  if (finding || !input.configured_loader() || unseen_pipeline(input)) return finding;
+  return other_threads_finding(kHostWork, input);
 }
 
 }  // namespace

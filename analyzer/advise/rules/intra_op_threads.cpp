@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "analyzer/advise/machine.h"
 #include "analyzer/advise/worker_bound.h"
-#include "analyzer/model/framework_python.h"
+#include "analyzer/model/script_work.h"
+#include "analyzer/model/stacks.h"
+#include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::advise {
 
@@ -21,8 +24,8 @@ constexpr double kHardlyLess = 0.2;  // of a core
 constexpr double kComputes = 0.7;    // of the time called compute, on a CPU
 
 constexpr Threshold kThresholds[] = {
-    {"long operations, less what they take on the available cores: at least", kLeastLost, "of the step",
-     "few operations divide evenly"},
+    {"stack samples in operations of PyTorch, less what they take on the available cores: at least",
+     kLeastLost, "of the step", "few operations divide evenly"},
     {"an available core is free for at least", 1 - kHardlyLess, "of the time",
      "other work takes its part of it otherwise"},
     {"CPU time of the training process", kComputes, "of the time that training computes",
@@ -36,11 +39,25 @@ int most_threads(const RuleInput& input, const MachineUse& use, double threads) 
   return int(std::min(std::floor(cores_of_rank(input)), threads + std::floor(free + kHardlyLess)));
 }
 
-// Operations that Python calls one after the other are too short to be divided.
-double long_operations(const RuleInput& input) {
-  const auto python =
-      model::framework_python(input.run, input.process, attribute::times_of(input.rank, Category::Compute));
-  return input.rank.share(Category::Compute) * (1 - (python ? python->share.share : 0));
+// Of the time that training computes, the samples within PyTorch's own Python that did not move on: in an
+// operation of a layer or of the backward pass. A line of the script's may call one as well, or may compute
+// in Python, which has one thread whatever is set. 0 with too few samples.
+double share_in_operations(const RuleInput& input) {
+  const auto samples =
+      model::training_samples(input.process, attribute::times_of(input.rank, Category::Compute));
+  double all = 0, in_operations = 0;
+  std::map<uint32_t, bool> known;
+  for (const model::WorkerStack* sample : samples) {
+    const auto [entry, is_new] = known.try_emplace(sample->text, false);
+    const auto text = is_new ? input.run.texts.find(sample->text) : input.run.texts.end();
+    if (text != input.run.texts.end()) {
+      const std::vector<model::StackFrame> frames = model::frames_of(text->second);
+      entry->second = !frames.empty() && model::library_of(frames.front()) == "torch";
+    }
+    all += double(sample->weight);
+    if (entry->second && !sample->interprets) in_operations += double(sample->weight);
+  }
+  return samples.size() < model::kLeastStackSamples || all <= 0 ? 0 : in_operations / all;
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -51,7 +68,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (most <= threads) return std::nullopt;
   const double own = (use->job_cores - use->worker_cores - use->other_child_cores) / input.ranks_on_host;
   if (own < kComputes * input.rank.share(Category::Compute)) return std::nullopt;
-  const double lost = long_operations(input) * (1 - threads / most);
+  const double operations = input.rank.share(Category::Compute) * share_in_operations(input);
+  const double lost = operations * (1 - threads / most);
   if (lost < kLeastLost) return std::nullopt;
   Finding finding = make_finding(kIntraOpThreads, input, lost);
   finding.bottleneck = attribute::Bottleneck::Compute;
@@ -59,12 +77,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
       "CPU threads: PyTorch computes with {:.0f} thread{} for each operation, and {:.1f} of {:.3g} "
       "CPU cores are in use",
       threads, threads < 1.5 ? "" : "s", use->job_cores + use->other_cores, use->cores);
-  finding.evidence = {
-      {"threads for each operation", threads, "threads"},
-      {"CPU available to each rank", cores_of_rank(input), "cores"},
-      {"CPU used by this job", use->job_cores, "cores"},
-      {"CPU used by other processes", use->other_cores, "cores"},
-      {"training computes in long operations", 100 * long_operations(input), "% of the step"}};
+  finding.evidence = {{"threads for each operation", threads, "threads"},
+                      {"CPU available to each rank", cores_of_rank(input), "cores"},
+                      {"CPU used by this job", use->job_cores, "cores"},
+                      {"CPU used by other processes", use->other_cores, "cores"},
+                      {"seen in operations of PyTorch", 100 * operations, "% of the step"}};
   finding.fix.change = NamedChange{"torch.set_num_threads", std::to_string(most)};
   finding.fix.summary = fmt::format(
       "Call torch.set_num_threads({0}), or set OMP_NUM_THREADS={0} (torchrun sets 1 where it is not set)",
@@ -79,8 +96,9 @@ std::optional<Finding> evaluate(const RuleInput& input) {
 const Rule kIntraOpThreads{
     "intra-op-threads",
     "PyTorch computes on fewer threads than there are free CPU cores, on a job that trains without a GPU.",
-    "`torch.get_num_threads()` is below the cores that the job may use, and these are free. Operations that "
-    "are too short for threads are left out. With more threads than cores the finding is `cpu-contention`.",
+    "`torch.get_num_threads()` is below the cores that the job may use, and these are free. Only time counts "
+    "in which the training thread was seen in PyTorch's own code, and not among operations that are too "
+    "short for threads. With more threads than cores the finding is `cpu-contention`.",
     "`torch.set_num_threads()` with the number of cores, or `OMP_NUM_THREADS` in the environment. `torchrun` "
     "sets it to 1 for several processes where it is not set. The order of sums may change, and with it the "
     "last bits of results.",

@@ -109,9 +109,16 @@ TEST(CpuContention, OfMoreThreadsThanCoresIsTheJobsOwn) {
 
 // torchrun's OMP_NUM_THREADS=1, or a set_num_threads(1) that was left over.
 TEST(IntraOpThreads, AreFewerThanTheFreeCores) {
-  const auto with_threads = [](const char* threads, const Machine& machine) {
+  const auto with_threads = [](const char* threads, const Machine& machine, bool interprets = false,
+                               const char* line = "/v/site-packages/torch/nn/modules/conv.py:9 forward") {
     test::Job job = training(machine, 4);
     job.process().facts["torch_threads"] = threads;
+    const model::TimeSpan all{job.rank().steps.front().step.begin, job.rank().steps.back().step.end};
+    job.rank().slices = {{all.begin, all.end, attribute::Category::Compute, 0}};
+    job.run.texts[91] = std::string(line) + "\n/home/a/train.py:80 main";
+    for (Ns i = 0; i < 40; ++i)
+      job.process().threads[0].worker_stacks.push_back(
+          {all.begin + i * all.length() / 40, 50'000'000, 91, job.process().pid, interprets});
     test::set_shares(job, {{attribute::Category::Checkpoint, 0.1}});  // the rest is compute
     return diagnose_job(job);
   };
@@ -124,6 +131,11 @@ TEST(IntraOpThreads, AreFewerThanTheFreeCores) {
       << "operations too short for threads";
   const Machine workers{.cores = 4, .job_cores = 3.9, .worker_cores = 2.9};
   EXPECT_EQ(find(with_threads("1", workers), "intra-op-threads"), nullptr) << "no core is free";
+  EXPECT_EQ(find(with_threads("1", {.cores = 4, .job_cores = 1}, true), "intra-op-threads"), nullptr)
+      << "short operations";
+  const Diagnosis in_script =
+      with_threads("1", {.cores = 4, .job_cores = 1}, false, "/home/a/train.py:40 count");
+  EXPECT_EQ(find(in_script, "intra-op-threads"), nullptr) << "may be Python";
   EXPECT_EQ(find(with_threads("1", {.cores = 4, .job_cores = 0.4}), "intra-op-threads"), nullptr)
       << "it waits for something else";
   const Machine shared{.cores = 4, .job_cores = 1, .other_cores = 2.1};
