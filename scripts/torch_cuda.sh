@@ -14,7 +14,13 @@ readonly place=build/torch-cuda triton_place=build/triton
 
 say() { printf 'torch-cuda: %s\n' "$*"; }
 
-if "$place/bin/python" -c 'import importlib.metadata as m, sys; sys.exit(m.version("torch") != sys.argv[1])' "$torch_version" 2>/dev/null; then
+# An installation that was interrupted has some of them.
+is_complete() {
+  "$place/bin/python" -c 'import importlib.metadata as m, sys
+sys.exit(m.version("torch") != sys.argv[1] or not all(map(m.version, sys.argv[2:])))' "$torch_version" "${requirements[@]}" 2>/dev/null
+}
+
+if is_complete; then
   say "PyTorch $torch_version is in $place"
 else
   if [ -n "${TORCH_CUDA_WHEEL:-}" ]; then
@@ -25,7 +31,7 @@ else
   build/venv/bin/python -m venv "$place"
   # Three signs: exactly this version, so no 2.13.0+cpu that some other index may hold.
   "$place/bin/pip" install -qq --disable-pip-version-check --no-deps "${TORCH_CUDA_WHEEL:-torch===$torch_version}" "${requirements[@]}" || {
-    rm -rf "$place"  # half an installation would look like one
+    rm -rf "$place"
     exit 1
   }
 fi
