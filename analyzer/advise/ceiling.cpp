@@ -92,9 +92,9 @@ double loader_ceiling(const RuleInput& input, const predict::LoaderReplayInput& 
   return std::max(1.0, floor_ms > 0 ? std::min(ceiling, input.now_ms / floor_ms) : ceiling);
 }
 
-void give_as_bound(Finding& finding) {
+void give_as_bound(Finding& finding, double at_least) {
   if (!finding.prediction) return;
-  finding.ceiling_speedup = finding.prediction->speedup.high;
+  finding.ceiling_speedup = std::max(finding.prediction->speedup.high, at_least);
   finding.too_wide = std::exchange(finding.prediction, std::nullopt);
 }
 
@@ -103,8 +103,7 @@ void bound_what_is_open(Finding& finding) {
   const predict::Estimate& value = finding.prediction->value;
   const std::optional<double> known = std::exchange(finding.ceiling_speedup, std::nullopt);
   if (value.high - value.low <= kWidestPrediction.value * value.expected) return;
-  give_as_bound(finding);
-  finding.ceiling_speedup = std::max(*finding.ceiling_speedup, known.value_or(1));
+  give_as_bound(finding, known.value_or(1));
 }
 
 }  // namespace gpuwatch::advise

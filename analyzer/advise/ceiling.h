@@ -32,8 +32,9 @@ double loader_floor_ms(const RuleInput& input, const predict::LoaderReplayInput&
 double loader_ceiling(const RuleInput& input, const predict::LoaderReplayInput& loader, double share,
                       int most_workers);
 
-// Turns the finding's prediction into an upper bound; the order of findings still knows it.
-void give_as_bound(Finding& finding);
+// Turns the finding's prediction into an upper bound, of `at_least` so much; the order of findings still
+// knows it. A finding without one is left as it is.
+void give_as_bound(Finding& finding, double at_least = 0);
 // Where its range is too wide to be given (kWidestPrediction). The bound is the best end of the range, which
 // assumes what the replay keeps, or `ceiling_speedup` where the rule knows more that may go.
 void bound_what_is_open(Finding& finding);

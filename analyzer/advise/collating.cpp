@@ -119,6 +119,19 @@ Collating seen_collating(const RuleInput& input, double share) {
   return collating;
 }
 
+predict::LoaderReplayInput with_collating(const predict::LoaderReplayInput& recorded, double left) {
+  predict::LoaderReplayInput changed = recorded;
+  for (predict::ReplayEpoch& epoch : changed.epochs) {
+    for (predict::BatchCost& batch : epoch.batches) {
+      if (batch.service_ns <= 0) continue;
+      const double kept = 1 - (1 - left) * batch.collate_ns / batch.service_ns;
+      for (double* part : {&batch.service_ns, &batch.cpu_ns, &batch.io_ns}) *part *= kept;
+      batch.collate_ns *= left;
+    }
+  }
+  return changed;
+}
+
 bool has_unformatted_rows(const RuleInput& input) {
   const model::Loader* configured = input.configured_loader();
   const Frames code = configured ? model::frames_of(configured->code) : Frames();

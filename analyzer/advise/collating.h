@@ -25,6 +25,9 @@ double collating_mostly(const RuleInput& input);
 // `share`: of the time to make a batch.
 Collating seen_collating(const RuleInput& input, double share);
 
+// The recorded batches with so much `left` of the time that collating took.
+predict::LoaderReplayInput with_collating(const predict::LoaderReplayInput& recorded, double left);
+
 // Rows of a table of Hugging Face's, as Python lists: no format was set, and no transform.
 bool has_unformatted_rows(const RuleInput& input);
 

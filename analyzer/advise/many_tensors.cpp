@@ -3,8 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/collating.h"
 #include "analyzer/advise/input_facts.h"
@@ -19,28 +17,11 @@ constexpr double kTensorsLeft = 2;  // what goes into the model, and what it is 
 // The recorded batches with `left` of the tensors. PyTorch's own collate_fn makes them one by one.
 predict::LoaderReplayInput with_fewer(const predict::LoaderReplayInput& recorded, double left,
                                       bool is_collated_by_default) {
-  predict::LoaderReplayInput changed = recorded;
+  predict::LoaderReplayInput changed = with_collating(recorded, is_collated_by_default ? left : 1);
   for (double* cost : {&changed.hand_over.send_ns, &changed.hand_over.take_ns}) *cost *= left;
-  for (predict::ReplayEpoch& epoch : changed.epochs) {
-    for (predict::BatchCost& batch : epoch.batches) {
-      batch.send_ns *= left;
-      if (!is_collated_by_default || batch.service_ns <= 0) continue;
-      const double saved = batch.collate_ns * (1 - left);
-      for (double* part : {&batch.cpu_ns, &batch.io_ns}) *part *= 1 - saved / batch.service_ns;
-      batch.service_ns -= saved;
-      batch.collate_ns -= saved;
-    }
-  }
+  for (predict::ReplayEpoch& epoch : changed.epochs)
+    for (predict::BatchCost& batch : epoch.batches) batch.send_ns *= left;
   return changed;
-}
-
-// How long making one tensor of the values takes is not known: predicted as 9.4 ms (8.4-10.9), a step
-// took 12.8 where each sample still was a dict first, and 6.7 where it was a row of a table.
-void bound(Finding& finding, double ceiling) {
-  finding.ceiling_speedup = ceiling;
-  if (!finding.prediction) return;
-  give_as_bound(finding);
-  finding.ceiling_speedup = std::max(ceiling, finding.ceiling_speedup.value_or(1));
 }
 
 }  // namespace
@@ -72,7 +53,10 @@ std::optional<Finding> many_tensors(const Rule& rule, const RuleInput& input, do
   finding.fix.snippet =
       "return torch.tensor(values), label  # in __getitem__; in the model: x[:, columns[\"age\"]]";
   finding.prediction = loader_prediction(input, changed, input.loader_check, setting);
-  bound(finding, ceiling_without_input(input, input.rank.steady_input_share()));
+  // How long making one tensor of the values takes is not known: predicted as 9.4 ms (8.4-10.9), a step
+  // took 12.8 where each sample still was a dict first, and 6.7 where it was a row of a table.
+  finding.ceiling_speedup = ceiling_without_input(input, input.rank.steady_input_share());
+  give_as_bound(finding, *finding.ceiling_speedup);
   return finding;
 }
 

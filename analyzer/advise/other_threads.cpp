@@ -16,11 +16,6 @@ namespace {
 
 using attribute::Category;
 
-std::optional<model::OtherThreadWork> seen_work(const RuleInput& input) {
-  const auto work = model::other_thread_work(input.run, input.process, steady_time(input));
-  return work && work->share.low >= kLeastOtherThreads ? work : std::nullopt;
-}
-
 // Waiting for a core is theirs at most as long as they were seen: others may use the cores, too.
 struct Waits {
   double gil, core;
@@ -44,8 +39,8 @@ std::string function_of(const model::OtherThreadWork& work) {
 }  // namespace
 
 std::optional<Finding> other_threads_finding(const Rule& rule, const RuleInput& input) {
-  const auto work = seen_work(input);
-  if (!work) return std::nullopt;
+  const auto work = model::other_thread_work(input.run, input.process, steady_time(input));
+  if (!work || work->share.low < kLeastOtherThreads) return std::nullopt;
   const Waits waits = waits_for(input, *work);
   const double lost = waits.gil + waits.core;
   if (lost < kLeastOtherThreads) return std::nullopt;
@@ -68,12 +63,6 @@ std::optional<Finding> other_threads_finding(const Rule& rule, const RuleInput& 
   finding.fix.location = work->line.location();
   finding.ceiling_speedup = ceiling_without_input(input, lost);
   return finding;
-}
-
-std::string other_threads_words(const RuleInput& input) {
-  const auto work = seen_work(input);
-  return work ? fmt::format("{:.0f}% of the time in {}", 100 * work->share.share, place_words(work->line))
-              : "";
 }
 
 }  // namespace gpuwatch::advise

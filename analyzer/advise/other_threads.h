@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Threads of the script that compute next to the training thread: Python's threads share the GIL, and all
-// share the cores. What training waits for them says little of what they do, so one finding tells the line
-// that they were seen at. Pure functions.
+// share the cores. Training's waits do not tell for whom: the finding names the line that such a thread was
+// seen at. Pure functions.
 #pragma once
 
 #include <optional>
@@ -16,10 +16,7 @@ inline constexpr Threshold kOtherThreads{
     "core",
     kLeastOtherThreads, "of the step", "the lower of XProf's two bands"};
 
-// Of a job without a loader their work mostly is making data: title and fix say what was seen.
+// For any rule whose jobs have such threads: title and fix say what was seen, and not what it is for.
 std::optional<Finding> other_threads_finding(const Rule& rule, const RuleInput& input);
-
-// "39% of the time in make (train.py:12)", empty where none was seen.
-std::string other_threads_words(const RuleInput& input);
 
 }  // namespace gpuwatch::advise

@@ -227,9 +227,8 @@ void Decoder::stack(const RawSlot& slot) {
     thread_->stacks.push_back({time, text(slot.a)});
   } else {
     const Ns end = context_.host_clock.map(end_of(slot));
-    const std::string& name = context_.operations[operation(slot.op)].name;
-    std::vector<WorkerStack>& to = name == "another thread" ? thread_->other_stacks : thread_->worker_stacks;
-    to.push_back({time, std::max<Ns>(0, end - time), text(slot.a), slot.b, name == "interpreting"});
+    const bool interprets = context_.operations[operation(slot.op)].name == "interpreting";
+    thread_->worker_stacks.push_back({time, std::max<Ns>(0, end - time), text(slot.a), slot.b, interprets});
   }
 }
 

@@ -57,12 +57,16 @@ struct StackAt {
   uint32_t text;  // id in Run::texts
 };
 
-// A worker's stack as the consumer saw it while it waited.
+// WorkerStack::pid of another thread of this process, which had the GIL while the training thread was
+// sampled.
+inline constexpr uint32_t kOfAnotherThread = 0;
+
+// A worker's stack as the consumer saw it while it waited, or one of this process.
 struct WorkerStack {
   Ns time;
   Ns weight;  // of the wait, that the sample stands for
   uint32_t text;
-  uint32_t pid;             // 0: of another thread, which had the GIL while the training thread was sampled
+  uint32_t pid;             // of the worker; of the training thread its own, or kOfAnotherThread
   bool interprets = false;  // seen to execute Python, line after line; not known before format 1.9
 };
 
@@ -90,7 +94,6 @@ struct Thread {
   std::vector<trace::ShapeDetail> shape_details;
   std::vector<StackAt> stacks;                    // sorted by begin
   std::vector<WorkerStack> worker_stacks;         // sorted by time
-  std::vector<WorkerStack> other_stacks;          // of other threads of this process; sorted by time
   std::vector<trace::IoCounts> io_counts;         // of fetches; see io_counts_of()
   std::vector<uint32_t> io_counts_of_cpu_detail;  // by index into cpu_details; kNone: none
   std::vector<Range> ranges;                      // sorted by begin, outer before inner

@@ -15,6 +15,15 @@ bool is_within(const std::vector<TimeSpan>& intervals, Ns time) {
   return next != intervals.begin() && time < std::prev(next)->end;
 }
 
+std::vector<const WorkerStack*> samples_of(const Process& process, uint32_t pid,
+                                           const std::vector<TimeSpan>& intervals) {
+  std::vector<const WorkerStack*> samples;
+  for (const Thread& thread : process.threads)
+    for (const WorkerStack& sample : thread.worker_stacks)
+      if (sample.pid == pid && is_within(intervals, sample.time)) samples.push_back(&sample);
+  return samples;
+}
+
 std::optional<StackFrame> innermost_line(const Run& run, uint32_t text) {
   const auto found = run.texts.find(text);
   if (found == run.texts.end()) return std::nullopt;
@@ -67,20 +76,28 @@ bool is_loader_fetch(const StackFrame& frame) {
 
 std::vector<const WorkerStack*> training_samples(const Process& process,
                                                  const std::vector<TimeSpan>& intervals) {
-  std::vector<const WorkerStack*> samples;
-  for (const Thread& thread : process.threads)
-    for (const WorkerStack& sample : thread.worker_stacks)
-      if (sample.pid == process.pid && is_within(intervals, sample.time)) samples.push_back(&sample);
-  return samples;
+  return samples_of(process, process.pid, intervals);
 }
 
 std::vector<const WorkerStack*> other_thread_samples(const Process& process,
                                                      const std::vector<TimeSpan>& intervals) {
-  std::vector<const WorkerStack*> samples;
-  for (const Thread& thread : process.threads)
-    for (const WorkerStack& sample : thread.other_stacks)
-      if (is_within(intervals, sample.time)) samples.push_back(&sample);
-  return samples;
+  return samples_of(process, kOfAnotherThread, intervals);
+}
+
+double sampled_share_of(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals,
+                        StackTest is_it) {
+  double all = 0, there = 0;
+  std::unordered_map<uint32_t, std::vector<StackFrame>> known;
+  const std::vector<const WorkerStack*> samples = training_samples(process, intervals);
+  for (const WorkerStack* sample : samples) {
+    const auto [entry, is_new] = known.try_emplace(sample->text);
+    const auto text = is_new ? run.texts.find(sample->text) : run.texts.end();
+    if (text != run.texts.end()) entry->second = frames_of(text->second);
+    const double weight = double(std::max<Ns>(0, sample->weight));
+    all += weight;
+    if (is_it(*sample, entry->second)) there += weight;
+  }
+  return samples.size() < kLeastStackSamples || all <= 0 ? 0 : there / all;
 }
 
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process,
@@ -104,18 +121,9 @@ std::vector<SeenFunction> making_functions(const Run& run, const Process& proces
 }
 
 double decoding_share(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals) {
-  double all = 0, decoding = 0;
-  std::unordered_map<uint32_t, bool> known;
-  const std::vector<const WorkerStack*> samples = training_samples(process, intervals);
-  for (const WorkerStack* sample : samples) {
-    const auto [entry, is_new] = known.try_emplace(sample->text);
-    const auto text = is_new ? run.texts.find(sample->text) : run.texts.end();
-    if (text != run.texts.end()) entry->second = decodes_files(frames_of(text->second));
-    const double weight = double(std::max<Ns>(0, sample->weight));
-    all += weight;
-    if (entry->second) decoding += weight;
-  }
-  return samples.size() < kLeastStackSamples || all <= 0 ? 0 : decoding / all;
+  return sampled_share_of(
+      run, process, intervals,
+      [](const WorkerStack&, const std::vector<StackFrame>& frames) { return decodes_files(frames); });
 }
 
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process) {

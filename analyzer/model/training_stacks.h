@@ -45,8 +45,13 @@ std::vector<SeenFunction> fetch_functions(const Run& run, const Process& process
 std::vector<SeenFunction> making_functions(const Run& run, const Process& process,
                                            const std::vector<TimeSpan>& intervals);
 
-// Of the samples within `intervals`, by weight, those in a decoder of files (model/decoders.h); 0 with fewer
-// than kLeastStackSamples.
+// Of the training thread's samples within `intervals`, by weight, those that pass the test; 0 with fewer than
+// kLeastStackSamples. `frames` are empty where the text was lost.
+using StackTest = bool (*)(const WorkerStack& sample, const std::vector<StackFrame>& frames);
+double sampled_share_of(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals,
+                        StackTest is_it);
+
+// Those in a decoder of files (model/decoders.h).
 double decoding_share(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals);
 
 // Of the whole recording.

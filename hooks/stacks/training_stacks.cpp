@@ -116,7 +116,7 @@ bool sample(uint32_t pid, uint64_t interval_ns, uint32_t& failures) noexcept {
   unwind::ForeignMemory memory(pid);
   const unwind::PythonRuntime& python = *walkable_python();
   const uint64_t thread_state = g_thread_state.load(std::memory_order_relaxed);
-  const uint64_t holder = unwind::gil_holder(memory, python);  // before anything that takes time
+  const uint64_t other = unwind::other_gil_holder(memory, python, thread_state);  // before what takes time
   unwind::PythonStack stack;
   if (!unwind::capture_running(memory, python, thread_state, stack)) return walk_failed(memory, failures);
   failures = 0;
@@ -127,7 +127,7 @@ bool sample(uint32_t pid, uint64_t interval_ns, uint32_t& failures) noexcept {
   if (!text) return true;
   put_state({trace::SourceState::On});
   record::worker_stack(id(op), now, base::ticks_of_ns(interval_ns), text, pid);
-  if (holder && holder != thread_state) sample_other(memory, python, holder, now, interval_ns);
+  if (other) sample_other(memory, python, other, now, interval_ns);
   return true;
 }
 

@@ -272,7 +272,8 @@ uint64_t main_thread_state(ForeignMemory& memory, const PythonRuntime& python) n
   return memory.has_failed() ? 0 : thread;
 }
 
-uint64_t gil_holder(ForeignMemory& memory, const PythonRuntime& python) noexcept {
+GW_COLD uint64_t other_gil_holder(ForeignMemory& memory, const PythonRuntime& python,
+                                  uint64_t known) noexcept {
   constexpr uint16_t kLastInRuntime = 11;
   struct Gil {
     uint64_t last_holder;
@@ -282,7 +283,7 @@ uint64_t gil_holder(ForeignMemory& memory, const PythonRuntime& python) noexcept
   const uint64_t interpreter = main_interpreter(memory, python);
   const auto gil =
       memory.value<Gil>((layout.minor <= kLastInRuntime ? python.runtime : interpreter) + layout.gil_holder);
-  if (!interpreter || gil.locked != 1) return 0;
+  if (!interpreter || gil.locked != 1 || gil.last_holder == known) return 0;
   // Whoever it says must be one of the threads: the place is another build's otherwise.
   auto thread = memory.value<uint64_t>(interpreter + layout.threads_head);
   for (uint32_t i = 0; thread && i < kMaxThreads; ++i) {

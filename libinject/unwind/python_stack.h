@@ -64,9 +64,9 @@ bool read_position(ForeignMemory& memory, const PythonRuntime& python, uint64_t 
 // PyThreadState of the main interpreter's first thread, 0 if it cannot be found.
 uint64_t main_thread_state(ForeignMemory& memory, const PythonRuntime& python) noexcept;
 
-// PyThreadState of the main interpreter's thread that holds the GIL, 0 if none does. A thread that executes
-// Python does, also where it waits for a core.
-uint64_t gil_holder(ForeignMemory& memory, const PythonRuntime& python) noexcept;
+// PyThreadState of the main interpreter's thread that holds the GIL, if it is another one than `known`; else
+// 0. A thread that executes Python holds it, also where it waits for a core.
+uint64_t other_gil_holder(ForeignMemory& memory, const PythonRuntime& python, uint64_t known) noexcept;
 
 inline constexpr uint32_t kDescribedFrames = 16;
 inline constexpr size_t kTextBytes = 4000;  // the longest text that a trace keeps

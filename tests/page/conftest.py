@@ -2,7 +2,6 @@
 """A headless browser for pages of the HTML report, which looks for whatever such a file must not do."""
 
 import json
-import lzma
 import re
 import shutil
 import subprocess
@@ -10,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from recorded_trace import unpack
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ROOT / "build/browser"
@@ -43,9 +43,7 @@ def recording(written, tmp_path_factory):
 
     def read(name):
         if name not in known:
-            folder = tmp_path_factory.mktemp(name)
-            (folder / "vm.0.gwt").write_bytes(lzma.decompress((ROOT / f"tests/recorded/h200/{name}.gwt.xz").read_bytes()))
-            known[name] = written(folder)
+            known[name] = written(unpack(name, tmp_path_factory.mktemp(name)))
         return known[name]
 
     return read

@@ -2,7 +2,6 @@
 """Reports of traces that were recorded on a GPU, read by the Python package and, apart from it, by the program."""
 
 import json
-import lzma
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT / "python"), str(ROOT / "tests/page")]
 import gpuwatch as package  # noqa: E402
 from made_trace import write_trace  # noqa: E402
+from recorded_trace import unpack  # noqa: E402
 
 
 class Read:
@@ -32,9 +32,7 @@ def recording(gpuwatch, tmp_path_factory):
 
     def read(name):
         if name not in known:
-            folder = tmp_path_factory.mktemp(name)
-            (folder / "vm.0.gwt").write_bytes(lzma.decompress((ROOT / f"tests/recorded/h200/{name}.gwt.xz").read_bytes()))
-            known[name] = Read(gpuwatch, folder)
+            known[name] = Read(gpuwatch, unpack(name, tmp_path_factory.mktemp(name)))
         return known[name]
 
     return read

@@ -2,13 +2,11 @@
 """`gpuwatch diff` as a command: exit codes, thresholds and what is said of runs that do not compare."""
 
 import json
-import lzma
 import subprocess
-from pathlib import Path
 
 import pytest
+from recorded_trace import unpack
 
-HERE = Path(__file__).resolve().parent
 
 
 @pytest.fixture
@@ -16,13 +14,7 @@ def diff(gpuwatch, tmp_path):
     """diff(names of recordings, options) -> the finished command"""
 
     def run(*names, options=()):
-        folders = []
-        for name in names:
-            folders.append(tmp_path / name)
-            folders[-1].mkdir(exist_ok=True)
-            (folders[-1] / "vm.0.gwt").write_bytes(
-                lzma.decompress((HERE / f"h200/{name}.gwt.xz").read_bytes())
-            )
+        folders = [unpack(name, tmp_path / name) for name in names]
         return subprocess.run(
             [gpuwatch, "diff", *folders, *options],
             capture_output=True,

@@ -4,11 +4,11 @@ steps they made, their own clock, and how long a step took with the fix applied 
 What only hardware does is in these traces: times between kernels, threads of the driver, XLA's graphs, copies that slow down."""
 
 import json
-import lzma
 import subprocess
 from pathlib import Path
 
 import pytest
+from recorded_trace import unpack
 
 HERE = Path(__file__).resolve().parent
 TRUTH = json.loads((HERE / "truth.json").read_text())
@@ -23,8 +23,7 @@ def report(gpuwatch, tmp_path_factory):
 
     def read(name):
         if name not in known:
-            folder = tmp_path_factory.mktemp(name)
-            (folder / "vm.0.gwt").write_bytes(lzma.decompress((HERE / f"h200/{name}.gwt.xz").read_bytes()))
+            folder = unpack(name, tmp_path_factory.mktemp(name))
             done = subprocess.run([gpuwatch, "analyze", folder, "--json"], capture_output=True, text=True, timeout=120)
             assert (done.returncode, done.stderr) == (0, "")
             known[name] = json.loads(done.stdout)

@@ -3,7 +3,6 @@
 
 import collections
 import json
-import lzma
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from perfetto.protos.perfetto.trace.perfetto_trace_pb2 import (
     TracePacket,
     TrackEvent,
 )
+from recorded_trace import unpack
 
 TESTS = Path(__file__).resolve().parents[1]
 LOADER = TESTS / "groundtruth/programs/timed_loader.py"
@@ -95,12 +95,7 @@ def attributed(report):
 @pytest.fixture(params=["speech-buffers", "jax-siren", "video-pageable"])
 def recorded(request, gpuwatch, tmp_path):
     """A recording from a GPU: its report, its timeline."""
-    folder = tmp_path / "run"
-    folder.mkdir()
-    (folder / "vm.0.gwt").write_bytes(
-        lzma.decompress((TESTS / f"recorded/h200/{request.param}.gwt.xz").read_bytes())
-    )
-    return exported(gpuwatch, folder, tmp_path)
+    return exported(gpuwatch, unpack(request.param, tmp_path / "run"), tmp_path)
 
 
 def test_the_causes_of_a_step_are_those_of_the_report(recorded):
@@ -159,10 +154,7 @@ def test_batches_lie_on_the_lane_of_their_worker(inject, gpuwatch, run_dir, tmp_
 
 
 def test_what_cannot_be_written_is_one_sentence(gpuwatch, tmp_path):
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/vm.0.gwt").write_bytes(
-        lzma.decompress((TESTS / "recorded/h200/video-pageable.gwt.xz").read_bytes())
-    )
+    unpack("video-pageable", tmp_path / "run")
     words = [
         gpuwatch,
         "analyze",

@@ -43,20 +43,6 @@ constexpr Threshold kThresholds[] = {
     kLeastGain,
 };
 
-// The recorded batches as if collating took no time.
-predict::LoaderReplayInput without_collating(const predict::LoaderReplayInput& recorded) {
-  predict::LoaderReplayInput changed = recorded;
-  for (predict::ReplayEpoch& epoch : changed.epochs) {
-    for (predict::BatchCost& batch : epoch.batches) {
-      if (batch.service_ns <= 0) continue;
-      const double left = 1 - batch.collate_ns / batch.service_ns;
-      for (double* part : {&batch.service_ns, &batch.cpu_ns, &batch.io_ns}) *part *= left;
-      batch.collate_ns = 0;
-    }
-  }
-  return changed;
-}
-
 // Samples that differ in length cannot be stacked.
 bool is_padded(const InputFacts::Shapes& shapes) {
   constexpr double kRounding = 1.01;
@@ -141,15 +127,6 @@ std::string lost_words(const RuleInput& input, const Lost& lost) {
                      use->worker_cores, use->job_cores);
 }
 
-// Samples of different lengths are copied into an array one by one: collating still takes some time, and how
-// much this recording does not tell. Filling tensors took half as long as appending to lists; of another
-// program the prediction without any collating was 19 (15-23) ms, and with arrays it trained in 5.2.
-void bound_by_no_collating(Finding& finding) {
-  const double ceiling = *finding.ceiling_speedup;
-  give_as_bound(finding);
-  finding.ceiling_speedup = std::max(ceiling, *finding.ceiling_speedup);
-}
-
 void describe_collate(Finding& finding, const RuleInput& input, const Lost& lost) {
   const InputFacts& facts = *input.facts;
   const double share = collating_share(input);
@@ -166,7 +143,7 @@ std::optional<Finding> slow_collate(const RuleInput& input, const Lost& lost) {
   const double share = collating_share(input), of_cores = share * lost.cores;
   if (share < kLeastCollate) return std::nullopt;
   const predict::LoaderSetting setting = input.loader_setting();
-  const predict::LoaderReplayInput changed = without_collating(*input.loader);
+  const predict::LoaderReplayInput changed = with_collating(*input.loader, 0);
   const double now = expected_step_ms(input, *input.loader, setting);
   const double after = expected_step_ms(input, changed, setting);
   const bool gains = lost.waits >= kLeastInputShare && now >= after * kLeastSpeedup;
@@ -194,7 +171,11 @@ std::optional<Finding> slow_collate(const RuleInput& input, const Lost& lost) {
   // Larger tensors also spare calls of __getitem__ and a part of the transfer: whole batches gained 2.9 times
   // in two workers that collating alone bounded by 1.6.
   finding.ceiling_speedup = ceiling_of(input, lost);
-  if (is_padded(input.facts->shapes)) bound_by_no_collating(finding);
+  // Samples of different lengths are copied into an array one by one: collating still takes some time, and
+  // how much this recording does not tell. Filling tensors took half as long as appending to lists; of
+  // another program the prediction without any collating was 19 (15-23) ms, and with arrays it trained
+  // in 5.2.
+  if (is_padded(input.facts->shapes)) give_as_bound(finding, *finding.ceiling_speedup);
   return finding;
 }
 

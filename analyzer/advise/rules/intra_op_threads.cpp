@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "analyzer/advise/machine.h"
 #include "analyzer/advise/worker_bound.h"
@@ -32,32 +31,23 @@ constexpr Threshold kThresholds[] = {
      "less is waiting for something that no hook sees, as for an accelerator of another kind"},
 };
 
-// Threads that an operation could have: those that it has, and one for each core that nobody uses. A thread
-// that is set for an operation counts as used, also where the operation is too short for it.
+// Threads that an operation could have: those that it has, and one for each core that nobody uses.
 int most_threads(const RuleInput& input, const MachineUse& use, double threads) {
   const double free = std::max(0.0, use.cores - use.job_cores - use.other_cores) / input.ranks_on_host;
   return int(std::min(std::floor(cores_of_rank(input)), threads + std::floor(free + kHardlyLess)));
 }
 
-// Of the time that training computes, the samples within PyTorch's own Python that did not move on: in an
-// operation of a layer or of the backward pass. A line of the script's may call one as well, or may compute
-// in Python, which has one thread whatever is set. 0 with too few samples.
+// Within PyTorch's own Python, and it did not move on: an operation of a layer or of the backward pass. A
+// line of the script's may call one as well, or may compute in Python, which has one thread whatever is set.
+bool is_in_operation(const model::WorkerStack& sample, const std::vector<model::StackFrame>& frames) {
+  return !sample.interprets && !frames.empty() && model::library_of(frames.front()) == "torch";
+}
+
 double share_in_operations(const RuleInput& input) {
-  const auto samples =
-      model::training_samples(input.process, attribute::times_of(input.rank, Category::Compute));
-  double all = 0, in_operations = 0;
-  std::map<uint32_t, bool> known;
-  for (const model::WorkerStack* sample : samples) {
-    const auto [entry, is_new] = known.try_emplace(sample->text, false);
-    const auto text = is_new ? input.run.texts.find(sample->text) : input.run.texts.end();
-    if (text != input.run.texts.end()) {
-      const std::vector<model::StackFrame> frames = model::frames_of(text->second);
-      entry->second = !frames.empty() && model::library_of(frames.front()) == "torch";
-    }
-    all += double(sample->weight);
-    if (entry->second && !sample->interprets) in_operations += double(sample->weight);
-  }
-  return samples.size() < model::kLeastStackSamples || all <= 0 ? 0 : in_operations / all;
+  const double compute = input.rank.share(Category::Compute);
+  return compute * model::sampled_share_of(input.run, input.process,
+                                           attribute::times_of(input.rank, Category::Compute),
+                                           is_in_operation);
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
@@ -68,7 +58,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (most <= threads) return std::nullopt;
   const double own = (use->job_cores - use->worker_cores - use->other_child_cores) / input.ranks_on_host;
   if (own < kComputes * input.rank.share(Category::Compute)) return std::nullopt;
-  const double operations = input.rank.share(Category::Compute) * share_in_operations(input);
+  const double operations = share_in_operations(input);
   const double lost = operations * (1 - threads / most);
   if (lost < kLeastLost) return std::nullopt;
   Finding finding = make_finding(kIntraOpThreads, input, lost);

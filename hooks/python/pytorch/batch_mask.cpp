@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hooks/python/pytorch/batch_mask.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 
 #include "hooks/python/pytorch/plain_objects.h"
+#include "libinject/base/syscall.h"
 #include "libinject/unwind/foreign_memory.h"
 
 namespace gpuwatch::hooks::python {
@@ -64,7 +63,7 @@ class Lengths {
 bool read(const Mask& mask, Lengths& lengths) noexcept {
   const uint64_t rows = std::min<uint64_t>(static_cast<uint64_t>(mask.rows), kMostBytes / mask.row_bytes());
   const auto bytes_each = static_cast<size_t>(mask.element_bytes);
-  unwind::ForeignMemory memory(static_cast<uint32_t>(getpid()));
+  unwind::ForeignMemory memory(static_cast<uint32_t>(base::sys_getpid()));
   uint8_t chunk[kChunkBytes];
   const uint64_t end = mask.address + rows * mask.row_bytes();
   for (uint64_t at = mask.address; at < end; at += kChunkBytes) {

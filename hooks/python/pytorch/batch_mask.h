@@ -4,10 +4,9 @@
 // hands on samples of one size, and only their mask says how long they were. Whether an element of the mask
 // is 1 or 0 is all that is read of a batch's contents.
 //
-// Cost: 10 us, with a mask a system call for each 4 KiB of it, 16 at most (one that is none ends at its first
-// row). The kernel copies it
-// (unwind/foreign_memory.h): a tensor of a mapped file that was cut short is a failed read. Thread safety:
-// the GIL must be held. Signal safety: none. Errors: a pending exception is kept.
+// Cost: 10 us, with a mask a system call for each 4 KiB of it, 16 at most; what is none ends at its first
+// row. The kernel copies it (unwind/foreign_memory.h): a tensor of a mapped file that was cut short is a
+// failed read. Thread safety: the GIL must be held. Signal safety: none. Errors: a pending exception is kept.
 #pragma once
 
 #include <cstdint>

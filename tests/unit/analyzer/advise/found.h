@@ -2,7 +2,9 @@
 // A finding of a job that a test made up.
 #pragma once
 
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "analyzer/advise/diagnose.h"
 #include "tests/unit/analyzer/synthetic_run.h"
@@ -13,6 +15,11 @@ inline const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
   for (const Finding& finding : diagnosis.findings)
     if (finding.id == id) return &finding;
   return nullptr;
+}
+
+inline bool says(const std::vector<Limit>& limits, const std::string& words) {
+  return std::ranges::any_of(
+      limits, [&](const Limit& limit) { return limit.sentence.find(words) != limit.sentence.npos; });
 }
 
 // Keeps the diagnosis that the finding is part of.

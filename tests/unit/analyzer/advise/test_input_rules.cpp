@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/advise/diagnose.h"
-#include "tests/unit/analyzer/synthetic_run.h"
+#include "tests/unit/analyzer/advise/found.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -13,12 +13,6 @@ using attribute::Category;
 using test::LoaderJob;
 
 constexpr uint32_t kMountText = 7;
-
-const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
-  for (const Finding& finding : diagnosis.findings)
-    if (finding.id == id) return &finding;
-  return nullptr;
-}
 
 // A worker that takes 10 ms a batch beside 4 ms of training, 9 of them in reading `bytes` with `opens`.
 LoaderJob reading(uint64_t bytes, uint32_t opens) {

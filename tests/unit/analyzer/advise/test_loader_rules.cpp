@@ -3,19 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "analyzer/advise/diagnose.h"
-#include "tests/unit/analyzer/synthetic_run.h"
+#include "tests/unit/analyzer/advise/found.h"
 
 namespace gpuwatch::advise {
 namespace {
 
 using attribute::Category;
 using test::LoaderJob;
-
-const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
-  for (const Finding& finding : diagnosis.findings)
-    if (finding.id == id) return &finding;
-  return nullptr;
-}
 
 size_t complaints(const Diagnosis& diagnosis) {
   size_t count = 0;

@@ -4,7 +4,7 @@
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/machine.h"
-#include "tests/unit/analyzer/synthetic_run.h"
+#include "tests/unit/analyzer/advise/found.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -12,12 +12,6 @@ namespace {
 using model::Ns;
 
 constexpr double kSecond = 1e9;
-
-const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
-  for (const Finding& finding : diagnosis.findings)
-    if (finding.id == id) return &finding;
-  return nullptr;
-}
 
 // A machine as it was for all of the run. Rates are a second of wall time.
 struct Machine {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "analyzer/advise/diagnose.h"
-#include "tests/unit/analyzer/synthetic_run.h"
+#include "tests/unit/analyzer/advise/found.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -165,11 +164,6 @@ TEST(Verdict, OfAHealthyJobStaysWhereOnlyTheMachineIsToBlame) {
   EXPECT_EQ(healthy.id, "healthy");
   EXPECT_NE(healthy.sentence.find("waits for a CPU core 20% of the time"), std::string::npos);
   EXPECT_NEAR(healthy.ceiling_speedup, 1, 0.01);
-}
-
-bool says(const std::vector<Limit>& limits, const char* words) {
-  return std::ranges::any_of(
-      limits, [&](const Limit& limit) { return limit.sentence.find(words) != limit.sentence.npos; });
 }
 
 TEST(Limits, SayWhatWasNotSeen) {

@@ -6,18 +6,12 @@
 #include <random>
 
 #include "analyzer/advise/diagnose.h"
-#include "tests/unit/analyzer/synthetic_run.h"
+#include "tests/unit/analyzer/advise/found.h"
 
 namespace gpuwatch::advise {
 namespace {
 
 using test::LoaderJob;
-
-const Finding* find(const Diagnosis& diagnosis, const std::string& id) {
-  for (const Finding& finding : diagnosis.findings)
-    if (finding.id == id) return &finding;
-  return nullptr;
-}
 
 const Evidence* evidence(const Finding& finding, const std::string& what) {
   for (const Evidence& row : finding.evidence)

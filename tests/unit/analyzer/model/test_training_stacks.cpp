@@ -51,7 +51,7 @@ TEST_F(TrainingStacks, OtherThreadsAreThoseThatPythonStarted) {
   for (Ns i = 0; i < 30; ++i) {
     see(10 * i, kTokenize);
     const uint32_t text = i < 20 ? others[i % 5] : 0;
-    if (text) process.threads[1].other_stacks.push_back({10 * i, 40, text, 0});
+    if (text) process.threads[1].worker_stacks.push_back({10 * i, 40, text, kOfAnotherThread});
   }
   const auto work = other_thread_work(run, process, {{0, 300}});
   ASSERT_TRUE(work);
