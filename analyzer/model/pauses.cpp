@@ -83,7 +83,8 @@ class ProcessCpu {
 
  private:
   static double cpu(const MachineSample& sample) {
-    return double(sample.cpu_ns + sample.children_cpu_ns + sample.other_children_cpu_ns);
+    return double(sample.cpu_ns + sample.children_cpu_ns + sample.other_children_cpu_ns +
+                  sample.ended_children_cpu_ns);
   }
   const std::vector<MachineSample>& samples_;
 };

@@ -177,7 +177,8 @@ void separate_ranks(Run& run) {
     for (uint32_t parent = process.parent; parent != kNone && !is_done[parent];
          parent = run.processes[parent].parent) {
       is_done[parent] = true;
-      for (MachineSample& sample : run.processes[parent].machine_samples) sample.other_children_cpu_ns = 0;
+      for (MachineSample& sample : run.processes[parent].machine_samples)
+        sample.other_children_cpu_ns = sample.ended_children_cpu_ns = 0;
     }
   }
 }

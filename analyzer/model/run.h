@@ -257,6 +257,7 @@ struct MachineSample {  // trace::Sample with its time mapped
   Ns other_children_cpu_ns = 0;
   uint64_t minor_faults = 0, children_minor_faults = 0;
   Ns system_ns = 0, children_system_ns = 0;
+  Ns ended_children_cpu_ns = 0;  // 0 before format 1.12
 };
 
 // What NVML said of a device (trace::DeviceSample); 0 where it told nothing.

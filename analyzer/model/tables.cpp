@@ -284,6 +284,7 @@ void TableVisitor::operator()(const trace::Sample& t) {
   sample.children_minor_faults = t.children_minor_faults();
   sample.system_ns = as_ns(t.system_ns());
   sample.children_system_ns = as_ns(t.children_system_ns());
+  sample.ended_children_cpu_ns = as_ns(t.ended_children_cpu_ns());
 }
 
 void TableVisitor::operator()(const trace::DeviceSample& t) {

@@ -76,8 +76,7 @@ void read_process(trace::SampleFields* sample) noexcept {
   if (base::raw_syscall(SYS_getrusage, RUSAGE_SELF, base::address(&usage)) == 0) {
     sample->major_faults = static_cast<uint64_t>(usage.ru_majflt);
     sample->minor_faults = static_cast<uint64_t>(usage.ru_minflt);
-    sample->system_ns = static_cast<uint64_t>(usage.ru_stime.tv_sec) * 1000000000ull +
-                        static_cast<uint64_t>(usage.ru_stime.tv_usec) * 1000ull;
+    sample->system_ns = as_ns(usage.ru_stime);
   }
   sample->rss_bytes = read_rss_bytes();
   uint32_t cpu_number = 0;
@@ -94,6 +93,7 @@ void read_children(trace::SampleFields* sample) noexcept {
   sample->children_minor_faults = workers.minor_faults;
   sample->children_system_ns = workers.system_ns;
   sample->other_children_cpu_ns = read_other_children_cpu_ns(kRoots);
+  sample->ended_children_cpu_ns = read_ended_children_cpu_ns();
 }
 
 void read_limits(trace::SampleFields* sample) noexcept {

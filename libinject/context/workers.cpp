@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "libinject/context/workers.h"
 
+#include <sys/resource.h>
+
 #include <atomic>
 
 #include "libinject/base/compiler.h"
@@ -81,6 +83,12 @@ uint64_t read_other_children_cpu_ns(const machine::Roots& roots) noexcept {
     record::lose(
         GW_INCOMPLETE "readings of the CPU time of other child processes are too low: more than 64 live", 1);
   return sums.cpu_ns;
+}
+
+uint64_t read_ended_children_cpu_ns() noexcept {
+  rusage usage = {};
+  if (base::raw_syscall(SYS_getrusage, RUSAGE_CHILDREN, base::address(&usage)) != 0) return 0;
+  return as_ns(usage.ru_utime) + as_ns(usage.ru_stime);
 }
 
 bool add_process(const machine::Roots& roots, uint32_t pid, WorkerSums* sums) noexcept {

@@ -4,11 +4,17 @@
 // starts with none.
 #pragma once
 
+#include <sys/time.h>
+
 #include <cstdint>
 
 #include "libinject/machine/roots.h"
 
 namespace gpuwatch::context {
+
+inline uint64_t as_ns(const timeval& time) noexcept {
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_usec) * 1000;
+}
 
 struct WorkerSums {
   uint64_t cpu_ns = 0;        // user and system, of all their threads
@@ -25,6 +31,10 @@ WorkerSums read_workers(const machine::Roots& roots) noexcept;
 // learning. At most 64; a reading that leaves out some is counted. 0 where the kernel does not list children
 // (CONFIG_PROC_CHILDREN).
 uint64_t read_other_children_cpu_ns(const machine::Roots& roots) noexcept;
+
+// CPU time of the children of either kind that have ended and were waited for, and of theirs. Those that
+// another process started (the start method forkserver) are not among them.
+uint64_t read_ended_children_cpu_ns() noexcept;
 
 // CPU time, faults, run delay and threads of one process, added to `sums`; false when it is gone.
 bool add_process(const machine::Roots& roots, uint32_t pid, WorkerSums* sums) noexcept;

@@ -9,7 +9,7 @@
 namespace gpuwatch::trace {
 
 inline constexpr uint16_t kMajorVersion = 1;   // a reader refuses a newer major
-inline constexpr uint16_t kMinorVersion = 11;  // additions that an older reader may ignore
+inline constexpr uint16_t kMinorVersion = 12;  // additions that an older reader may ignore
 
 inline constexpr size_t kPageBytes = 4096;
 inline constexpr size_t kSegmentBytes = 4u << 20;  // the file grows, and is mapped, in steps of this size

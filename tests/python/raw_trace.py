@@ -45,7 +45,7 @@ TABLES = {
         "cpu_steal_ns:Q major_faults:Q rss_bytes:Q children_run_delay_ns:Q throttled_count:Q psi_cpu_ns:Q psi_memory_ns:Q "
         "psi_io_ns:Q memory_available_bytes:Q swap_in_bytes:Q shm_used_bytes:Q disk_read_bytes:Q disk_busy_ns:Q "
         "children_threads:I cpu:I cpu_mhz:I other_children_cpu_ns:Q "
-        "minor_faults:Q system_ns:Q children_minor_faults:Q children_system_ns:Q",
+        "minor_faults:Q system_ns:Q children_minor_faults:Q children_system_ns:Q ended_children_cpu_ns:Q",
     ),
     b"MONT": ("Mount", "process:I device:Q point:s type:s source:s is_remote:b"),
     b"DSMP": (

@@ -30,6 +30,12 @@ while seen < 70:  # 1.4 s after both have used their time: more than there is be
     seen += len(os.listdir(done)) == 2
 child.join()
 other.wait()
+used = sum(os.times()[2:4])
+began = time.monotonic()
+while time.monotonic() - began < 1.5:
+    optimizer.step()
+    time.sleep(0.02)
+print(used)
 """
 
 
@@ -40,6 +46,32 @@ def test_children_and_theirs_are_counted(run_script):
     assert all(sample["children_cpu_ns"] == 0 for sample in samples), "no loader, no workers"
     # Two of 0.6 s, counted in ticks of 10 ms; starting Python takes some more.
     assert 1.15e9 <= max(sample["other_children_cpu_ns"] for sample in samples) <= 4e9
+    assert samples[-1]["ended_children_cpu_ns"] / 1e9 == pytest.approx(done.result, abs=0.02)
+    assert samples[-1]["other_children_cpu_ns"] == 0
+
+
+def test_workers_that_ended_keep_what_they_used(run_script):
+    done = run_script("""
+import os, time, torch
+class Spin(torch.utils.data.Dataset):
+    def __len__(self): return 30
+    def __getitem__(self, index):
+        end = time.process_time() + 0.02
+        while time.process_time() < end: pass
+        return index
+loader, model = torch.utils.data.DataLoader(Spin(), num_workers=2), torch.nn.Linear(1, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(8):
+    if epoch == 4: used = sum(os.times()[2:4])
+    for batch in loader:
+        optimizer.step()
+print(used)
+""")
+    assert done.returncode == 0, done.stderr
+    ended = [sample["ended_children_cpu_ns"] / 1e9 for sample in done.trace.tables("Sample")]
+    assert ended == sorted(ended)
+    assert done.result >= 4 * 30 * 0.02
+    assert ended[-1] >= done.result, "the last sample comes in the fifth epoch or later"
 
 
 def test_loader_workers_are_none_of_them(run_watched):

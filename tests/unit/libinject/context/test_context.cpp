@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <ctime>
 #include <fstream>
 #include <string>
 
@@ -98,6 +100,19 @@ TEST_F(Machine, OtherChildrenAreNoWorkersAndHaveChildren) {
   EXPECT_EQ(read_other_children_cpu_ns(roots()), 1'110'000'000u) << "72 has ended";
   watch_child(71);
   EXPECT_EQ(read_other_children_cpu_ns(roots()), 1'010'000'000u);
+}
+
+TEST(Children, ThatEndedHaveUsedWhatTheyUsed) {
+  const uint64_t before = read_ended_children_cpu_ns();
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    timespec used = {};
+    while (used.tv_sec == 0 && used.tv_nsec < 50'000'000) clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  EXPECT_GE(read_ended_children_cpu_ns() - before, 50'000'000u);
 }
 
 TEST_F(Machine, NumaNodesMayHaveGaps) {
