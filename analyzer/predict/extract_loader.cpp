@@ -77,10 +77,8 @@ double think_ns(const RankAttribution& rank, const LoaderEpoch& epoch, const std
 
 // What a fetch cost: wall time without waiting for a CPU, and of it the CPU time and the blocked input.
 void split_fetch(const Batch& batch, BatchCost& cost) {
-  double wall = double(batch.fetch.length());
   double blocked = double(std::max(batch.fetch_io_ns, batch.fetch_blocked_ns));
-  cost.service_ns = std::max(wall - double(batch.fetch_run_delay_ns), double(batch.fetch_cpu_ns));
-  cost.service_ns = std::min(cost.service_ns, wall);
+  cost.service_ns = service_ns(batch);
   cost.cpu_ns = std::min(double(batch.fetch_cpu_ns), cost.service_ns);
   if (batch.fetch_cpu_ns == 0) cost.cpu_ns = std::max(0.0, cost.service_ns - blocked);
   // Reading what is cached takes CPU time, not storage: no more than the rest is waiting for it.
@@ -88,8 +86,17 @@ void split_fetch(const Batch& batch, BatchCost& cost) {
   cost.collate_ns = std::clamp(double(batch.collate_ns), 0.0, cost.service_ns);
 }
 
+// As another fetch of the same worker would have taken: each new worker of the replay has this once.
+void take_off_first_fetch(const Restart& restart, BatchCost& cost) {
+  cost.service_ns = std::max(0.0, cost.service_ns - restart.first_fetch_ns);
+  cost.cpu_ns = std::clamp(cost.cpu_ns - restart.first_fetch_cpu_ns, 0.0, cost.service_ns);
+  cost.io_ns = std::min(cost.io_ns, cost.service_ns - cost.cpu_ns);
+  cost.collate_ns = std::min(cost.collate_ns, cost.service_ns);
+}
+
 ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, const BatchCost& typical,
-                    const HandOver& hand_over) {
+                    const LoaderReplayInput& recording, bool has_new_workers) {
+  const HandOver& hand_over = recording.hand_over;
   ReplayEpoch recorded;
   const std::vector<size_t> order = taken_order(epoch);
   std::vector<double> sent(epoch.batches.size(), hand_over.send_ns);
@@ -97,12 +104,19 @@ ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, const
     if (!receipt.is_late && !receipt.is_in_pause && !receipt.is_first)
       sent[receipt.batch] =
           std::max(0.0, double(receipt.end - receipt.begin) / hand_over.busy_factor - hand_over.take_ns);
+  std::vector<bool> is_used(has_new_workers ? epoch.workers.size() : 0, false);
   size_t position = 0;
   for (size_t i = 0; i < epoch.batches.size(); ++i) {
     const Batch& batch = epoch.batches[i];
     if (!was_taken(batch)) continue;
     BatchCost cost = typical;
-    if (was_fetched(batch)) split_fetch(batch, cost);
+    if (was_fetched(batch)) {
+      split_fetch(batch, cost);
+      if (batch.worker < is_used.size() && !is_used[batch.worker]) {
+        is_used[batch.worker] = true;
+        take_off_first_fetch(recording.restart, cost);
+      }
+    }
     cost.send_ns = sent[i];
     cost.pin_ns = std::max<double>(0, double(batch.pinned.length()));
     cost.bytes = batch.tensors > 0 ? double(batch.bytes) : typical.bytes;
@@ -129,7 +143,7 @@ std::optional<BatchCost> typical_batch(const RankAttribution& rank,
     for (size_t i = 0; i + 1 < order.size(); ++i) think.push_back(think_ns(rank, *epoch, order, i, 0));
     for (const Batch& batch : epoch->batches) {
       if (!was_fetched(batch)) continue;
-      service.push_back(double(batch.fetch.length() - batch.fetch_run_delay_ns));
+      service.push_back(service_ns(batch));
       cpu.push_back(double(batch.fetch_cpu_ns));
       if (batch.tensors > 0) bytes.push_back(double(batch.bytes));
     }
@@ -196,8 +210,10 @@ void add_epochs(const Process& process, const RankAttribution& rank, uint32_t lo
   Mean pinned;
   for (size_t i = 0; i < epochs.size(); ++i) {
     const LoaderEpoch* epoch = epochs[i];
-    ReplayEpoch recorded = convert(rank, *epoch, typical, recording.hand_over);
-    recorded.is_first = epoch == &*first;
+    const bool is_first = epoch == &*first;
+    ReplayEpoch recorded =
+        convert(rank, *epoch, typical, recording, is_first || !recording.setting.persistent);
+    recorded.is_first = is_first;
     const Ns next_start = i + 1 < epochs.size() ? epochs[i + 1]->start.begin : 0;
     recorded.is_whole = last_next_of(*epoch, next_start, ends) != nullptr;
     const std::optional<double> own_ns = own_restart_ns(rank, *epoch, ends);

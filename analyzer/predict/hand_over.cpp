@@ -159,6 +159,11 @@ double crowded_busy_factor(const Cost& late, const Cost& waited, double take_ns,
 
 }  // namespace
 
+double service_ns(const Batch& batch) {
+  const double wall = double(batch.fetch.length());
+  return std::min(wall, std::max(wall - double(batch.fetch_run_delay_ns), double(batch.fetch_cpu_ns)));
+}
+
 std::vector<Receipt> receipts(const LoaderEpoch& epoch) {
   const auto by_worker = fetches(epoch);
   std::vector<uint32_t> nexts = sorted_batches(epoch, [](const Batch& batch) { return batch.next.begin; });

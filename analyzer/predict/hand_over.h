@@ -36,6 +36,9 @@ inline bool was_taken(const model::Batch& batch) {
   return batch.next.end > batch.next.begin;
 }
 
+// Of a fetch, without the time that it was runnable but not running.
+double service_ns(const model::Batch& batch);
+
 // One batch on its way from a worker to the consumer or its pin thread.
 struct Receipt {
   uint32_t batch = 0;            // index into LoaderEpoch::batches

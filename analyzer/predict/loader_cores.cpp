@@ -181,7 +181,8 @@ void blame_others(LoaderReplayInput& recording, const Stretch& stretch) {
     for (BatchCost& batch : epoch.batches) batch.service_ns *= stretch.of_fetches;
   HandOver& hand_over = recording.hand_over;
   for (double* cost : {&hand_over.take_ns, &hand_over.share_ns_per_byte, &hand_over.first_use_ns_per_byte,
-                       &recording.restart.start_ns, &recording.restart.first_fetch_ns})
+                       &recording.restart.start_ns, &recording.restart.first_fetch_ns,
+                       &recording.restart.first_fetch_cpu_ns})
     *cost *= stretch.of_computing;
   undisturb_think(recording);
   if (stretch.of_fetches > kCrowded)

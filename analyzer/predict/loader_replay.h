@@ -81,12 +81,14 @@ struct HandOver {
 
 // What lies between two epochs. Times of one worker are its share: workers are started one after the other.
 struct Restart {
-  double start_ns = 0;        // iterator constructed up to the first index, per worker
-  double come_up_ns = 0;      // first index put -> worker process, just started, begins
-  double first_send_ns = 0;   // added to the first message of a new worker
-  double first_fetch_ns = 0;  // added to its first fetch, computing; 0: recorded with it
-  double stop_ns = 0;         // last next() of an epoch that ends its workers, per worker
-  double reset_ns = 0;        // first index of another epoch of living workers
+  double start_ns = 0;       // iterator constructed up to the first index, per worker
+  double come_up_ns = 0;     // first index put -> worker process, just started, begins
+  double first_send_ns = 0;  // added to the first message of a new worker
+  // Added to its first fetch: what is imported, opened or copied on first use, and of that the computing. 0:
+  // no longer than others, or recorded with it.
+  double first_fetch_ns = 0, first_fetch_cpu_ns = 0;
+  double stop_ns = 0;   // last next() of an epoch that ends its workers, per worker
+  double reset_ns = 0;  // first index of another epoch of living workers
   bool is_cold_seen = false, is_warm_seen = false;  // false: assumed
 };
 

@@ -190,7 +190,7 @@ void EpochSimulation::start_fetch(Worker& worker) {
   BatchCost batch = cost(worker.batch);
   if (worker.is_new) {
     batch.service_ns += recording_.restart.first_fetch_ns;
-    batch.cpu_ns += recording_.restart.first_fetch_ns;
+    batch.cpu_ns += recording_.restart.first_fetch_cpu_ns;
   }
   begin(worker.main, batch.service_ns, share_of(batch));
 }

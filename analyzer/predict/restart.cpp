@@ -2,7 +2,9 @@
 #include "analyzer/predict/restart.h"
 
 #include <algorithm>
+#include <utility>
 
+#include "analyzer/model/quantile.h"
 #include "analyzer/predict/hand_over.h"
 
 namespace gpuwatch::predict {
@@ -35,6 +37,38 @@ void measure_come_up(const LoaderEpoch& epoch, Mean& come_up) {
     seen[batch.worker] = true;
     come_up.add(std::max(0.0, double(batch.fetch.begin - batch.sent)));
   }
+}
+
+// Of the first two fetches of each worker: computing, and all else.
+struct FirstFetches {
+  std::vector<std::pair<double, double>> cpu_ns, other_ns;
+};
+
+void add_first_fetches(const LoaderEpoch& epoch, FirstFetches& fetches) {
+  std::vector<std::vector<const Batch*>> of_workers(epoch.workers.size());
+  for (const Batch& batch : epoch.batches)
+    if (batch.worker < of_workers.size() && was_fetched(batch)) of_workers[batch.worker].push_back(&batch);
+  for (const std::vector<const Batch*>& batches : of_workers) {
+    if (batches.size() < 2) continue;
+    const double cpu[] = {double(batches[0]->fetch_cpu_ns), double(batches[1]->fetch_cpu_ns)};
+    fetches.cpu_ns.emplace_back(cpu[0], cpu[1]);
+    fetches.other_ns.emplace_back(service_ns(*batches[0]) - cpu[0], service_ns(*batches[1]) - cpu[1]);
+  }
+}
+
+// What the first one took longer. Batches differ: it is because it was the first where that holds for three
+// workers in four.
+double longer_ns(const std::vector<std::pair<double, double>>& fetches) {
+  constexpr size_t kFewest = 4;
+  constexpr double kLeast = 0.1;  // of the second fetch
+  std::vector<double> longer, seconds;
+  for (const auto& [first, second] : fetches) {
+    longer.push_back(first - second);
+    seconds.push_back(second);
+  }
+  if (fetches.size() < kFewest || model::quantile(longer, 4) <= 0) return 0;
+  const double typical = model::median(std::move(longer));
+  return typical < kLeast * model::median(std::move(seconds)) ? 0 : typical;
 }
 
 }  // namespace
@@ -86,6 +120,7 @@ Restart measure_restart(const Process& process, uint32_t loader, const HandOver&
   const bool is_persistent = process.loaders[loader].persistent_workers == 1;
   const std::vector<TimeSpan> ends = last_nexts(process, loader);
   Mean first_start, start, come_up, first_send, stop, reset;
+  FirstFetches first_fetches;
   std::vector<const LoaderEpoch*> epochs;
   for (const LoaderEpoch& epoch : process.epochs)
     if (epoch.loader == loader) epochs.push_back(&epoch);
@@ -101,6 +136,7 @@ Restart measure_restart(const Process& process, uint32_t loader, const HandOver&
     }
     if (is_start_seen) (i == 0 ? first_start : start).add(began / workers);
     measure_come_up(epoch, come_up);
+    add_first_fetches(epoch, first_fetches);
     for (const Receipt& receipt : receipts(epoch))
       if (receipt.is_first && !receipt.is_late) first_send.add(double(receipt.end - receipt.begin));
     const TimeSpan* end = last_next_of(epoch, i + 1 < epochs.size() ? epochs[i + 1]->start.begin : 0, ends);
@@ -115,6 +151,8 @@ Restart measure_restart(const Process& process, uint32_t loader, const HandOver&
       std::max(0.0, first_send.value(kAssumedFirstSendNs) - hand_over.send_ns - hand_over.take_ns);
   result.stop_ns = stop.value(kAssumedStopNs);
   result.reset_ns = reset.value(kAssumedResetNs);
+  result.first_fetch_cpu_ns = longer_ns(first_fetches.cpu_ns);
+  result.first_fetch_ns = result.first_fetch_cpu_ns + longer_ns(first_fetches.other_ns);
   return result;
 }
 

@@ -198,7 +198,7 @@ Restart assume_restart(const Process& process, uint32_t loader) {
                  .stop_ns = kStopNs,
                  .reset_ns = kResetNs};
   const std::string& method = process.loaders[loader].start_method;
-  result.first_fetch_ns = first_fetch_ns(process, loader);
+  result.first_fetch_ns = result.first_fetch_cpu_ns = first_fetch_ns(process, loader);
   if (method == "spawn" || method == "forkserver") {
     result.come_up_ns = kImportNs;
     result.stop_ns = kStopSpawnedNs;
@@ -250,7 +250,9 @@ Estimate unseen_range(const LoaderReplayInput& recording, const LoaderSetting& s
     ask([](LoaderReplayInput& other) { set_starts(other.restart, kStartSpread); });
     ask([](LoaderReplayInput& other) { set_starts(other.restart, 1 / kStartSpread); });
     if (recording.restart.first_fetch_ns > 0)
-      ask([](LoaderReplayInput& other) { other.restart.first_fetch_ns = 0; });
+      ask([](LoaderReplayInput& other) {
+        other.restart.first_fetch_ns = other.restart.first_fetch_cpu_ns = 0;
+      });
   }
   return {expected_ms - std::sqrt(below), expected_ms, expected_ms + std::sqrt(above)};
 }
