@@ -43,7 +43,7 @@ class Run:
         if prefetch:
             command += ["--prefetch-factor", prefetch]
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=60)
-        if done.returncode == 2 and "too far for a prediction" in done.stderr:
+        if done.returncode == 2 and "too much for a prediction" in done.stderr:
             return None
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["prediction"]
