@@ -92,6 +92,12 @@ double loader_ceiling(const RuleInput& input, const predict::LoaderReplayInput& 
   return std::max(1.0, floor_ms > 0 ? std::min(ceiling, input.now_ms / floor_ms) : ceiling);
 }
 
+double ceiling_by_replay(const RuleInput& input, const predict::LoaderSetting& setting) {
+  const double low_ms = predict::replay_estimate(*input.loader, setting).low;
+  const double now_ms = expected_step_ms(input, *input.loader, input.loader_setting());
+  return low_ms > 0 ? now_ms / std::max(low_ms, input.least_step_ms()) : 1;
+}
+
 void give_as_bound(Finding& finding, double at_least) {
   if (!finding.prediction) return;
   finding.ceiling_speedup = std::max(finding.prediction->speedup.high, at_least);

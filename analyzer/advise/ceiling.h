@@ -32,6 +32,9 @@ double loader_floor_ms(const RuleInput& input, const predict::LoaderReplayInput&
 double loader_ceiling(const RuleInput& input, const predict::LoaderReplayInput& loader, double share,
                       int most_workers);
 
+// With another setting of the loader, by the best end of what its replay leaves open.
+double ceiling_by_replay(const RuleInput& input, const predict::LoaderSetting& setting);
+
 // Turns the finding's prediction into an upper bound, of `at_least` so much; the order of findings still
 // knows it. A finding without one is left as it is.
 void give_as_bound(Finding& finding, double at_least = 0);

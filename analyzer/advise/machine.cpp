@@ -13,10 +13,8 @@ namespace {
 using model::MachineSample;
 using model::Ns;
 
-// One counter's growth; counters of processes that ended may fall.
-double growth(Ns before, Ns after) {
-  return double(std::max<Ns>(0, after - before));
-}
+using model::growth;
+
 double growth(uint64_t before, uint64_t after) {
   return after > before ? double(after - before) : 0;
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "analyzer/advise/applied.h"
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/idle_gaps.h"
@@ -37,14 +38,10 @@ double likely_part(const Finding& finding) {
   return finding.is_in_vain ? 1 : 0.5;
 }
 
-const std::optional<predict::Prediction>& known_gain(const Finding& finding) {
-  return finding.prediction ? finding.prediction : finding.too_wide;
-}
-
 // What is known to be gained, then what is expected, then what may be.
 using Strength = std::tuple<double, double, double>;
 Strength strength(const Finding& finding) {
-  const auto& known = known_gain(finding);
+  const auto& known = finding.known_gain();
   const double of_run = finding.part_of_run;
   if (!known) return {expected_recovery(finding), 0, of_run * upper_bound(finding)};
   const predict::Estimate& speedup = known->speedup;
@@ -65,7 +62,7 @@ bool is_option(const Finding& finding) {
 // 1600x1200 that were shown in 96 and gained 7 times.
 bool is_predicted_better(const Finding& a, const Finding& b) {
   if (is_option(b)) return true;
-  const predict::Estimate& gain = known_gain(a)->speedup;
+  const predict::Estimate& gain = a.known_gain()->speedup;
   return counted_part(b) * upper_bound(b) * likely_part(b) <=
          a.part_of_run * recovered(a.prediction || is_option(a) ? gain.high : gain.expected);
 }
@@ -81,11 +78,11 @@ bool ends_waits(const Finding& finding) {
 // cost a mixture 1.6 times.
 bool leaves_batch(const Finding& finding, const Finding& batch) {
   constexpr double kMuchMore = 2;
-  if (!batch.is_conditional || !batch.may_have_to_stay || !known_gain(batch)) return false;
+  if (!batch.is_conditional || !batch.may_have_to_stay || !batch.known_gain()) return false;
   if (!finding.is_complaint() || finding.is_conditional) return false;
-  const auto& known = known_gain(finding);
+  const auto& known = finding.known_gain();
   const double most = std::max(known ? known->speedup.high : 1, finding.ceiling_speedup.value_or(1));
-  return most >= kLargeSpeedup && (ends_waits(finding) || known_gain(batch)->speedup.low < kMuchMore * most);
+  return most >= kLargeSpeedup && (ends_waits(finding) || batch.known_gain()->speedup.low < kMuchMore * most);
 }
 
 // Or neither is predicted, and `a` is an option of the loader: the bound of that comes from a replay, the
@@ -94,9 +91,9 @@ bool leaves_batch(const Finding& finding, const Finding& batch) {
 // workers only share: whether storage serves more of them is as open.
 bool is_better_known(const Finding& a, const Finding& b) {
   const double much_more = std::holds_alternative<StorageChange>(b.fix.change) ? 1 : 2;
-  if (!a.bottleneck || a.bottleneck != b.bottleneck || known_gain(b) || leaves_batch(b, a)) return false;
+  if (!a.bottleneck || a.bottleneck != b.bottleneck || b.known_gain() || leaves_batch(b, a)) return false;
   if (a.is_of_the_run != b.is_of_the_run) return false;
-  if (known_gain(a)) return is_predicted_better(a, b);
+  if (a.known_gain()) return is_predicted_better(a, b);
   return is_option(a) && !is_option(b) &&
          b.ceiling_speedup.value_or(1) < much_more * a.ceiling_speedup.value_or(1);
 }
@@ -133,65 +130,6 @@ bool is_symptom_of_one(const Finding& finding, const std::vector<Finding>& cause
   return std::ranges::any_of(causes, [&](const Finding& cause) { return is_symptom_of(finding, cause); });
 }
 
-// The recorded job after `finding`, for the rules that are asked next.
-class Applied {
- public:
-  explicit Applied(const RuleInput& recorded) : input_(recorded) {}
-
-  const RuleInput& input() const { return input_; }
-  const std::string& words() const { return words_; }
-  size_t count() const { return count_; }
-
-  void apply(const Finding& finding) {
-    words_ += (words_.empty() ? "" : ", ") + finding.fix.summary;
-    ++count_;
-    const double after_ms = known_gain(finding)->value.expected, saved_ms = input_.now_ms - after_ms;
-    input_.now_ms = after_ms;
-    if (set_loader(finding.fix.change)) return;
-    shorten_training(saved_ms);
-    if (!finding.timeline) return;
-    timeline_ = finding.timeline;
-    assume_streams(input_, *timeline_);
-  }
-
- private:
-  const predict::LoaderReplayInput* loader() const {
-    return input_.loader ? input_.loader : input_.producers ? &input_.producers->loader : nullptr;
-  }
-
-  bool set_loader(const Change& change) {
-    if (!loader()) return false;
-    predict::LoaderSetting setting = input_.assumed_loader.value_or(loader()->setting);
-    if (!advise::apply(change, setting)) return false;
-    input_.assumed_loader = setting;
-    const double recorded = predict::replay(*loader(), loader()->setting).wait_ms;
-    input_.input_factor = recorded > 0 ? predict::replay(*loader(), setting).wait_ms / recorded : 1;
-    if (!input_.streams || timeline_) return true;  // a changed timeline stays as it is
-    streams_ = with_assumed_input(input_);
-    assume_streams(input_, streams_);
-    return true;
-  }
-
-  // A training thread that does less between two batches asks for the next one earlier, and may have to wait.
-  void shorten_training(double saved_ms) {
-    if (!input_.loader || saved_ms <= 0) return;
-    const double think_ms = predict::replay(*input_.loader, input_.loader_setting()).think_ms;
-    if (think_ms <= 0) return;
-    const double left = std::max(0.0, 1 - saved_ms / think_ms);
-    loader_ = *input_.loader;
-    for (predict::ReplayEpoch& epoch : loader_.epochs)
-      for (predict::BatchCost& batch : epoch.batches) batch.think_ns *= left;
-    input_.loader = &loader_;
-  }
-
-  RuleInput input_;
-  std::string words_;
-  size_t count_ = 0;
-  predict::StreamReplayInput streams_;
-  std::shared_ptr<const predict::StreamReplayInput> timeline_;
-  predict::LoaderReplayInput loader_;
-};
-
 // Workers that compute beside training that computes on all cores: seven programs of eight became slower.
 // Those that sleep or read leave the cores to it.
 bool would_compete(const predict::LoaderReplayInput& loader) {
@@ -203,17 +141,6 @@ bool would_compete(const predict::LoaderReplayInput& loader) {
 bool adds_workers(const RuleInput& input, const Finding& finding) {
   predict::LoaderSetting setting = input.loader_setting();
   return advise::apply(finding.fix.change, setting) && setting.workers > input.loader_setting().workers;
-}
-
-// A rule compares replays with each other; the prediction starts from the recorded step, and decides. One
-// that may as well be a loss is named only where a large gain is expected.
-bool is_worth_naming(const RuleInput& input, const Finding& finding) {
-  if (!finding.is_complaint()) return true;
-  if (!finding.prediction) return finding.ceiling_speedup.value_or(kLeastSpeedup) >= kLeastSpeedup;
-  const predict::Estimate& speedup = finding.prediction->speedup;
-  if (speedup.low >= 1) return speedup.expected >= kLeastSpeedup;
-  if (input.loader && adds_workers(input, finding) && would_compete(*input.loader)) return false;
-  return speedup.expected >= kLargeSpeedup;
 }
 
 std::vector<Finding> evaluate_rules(const RuleInput& input, const std::vector<Finding>& except) {
@@ -302,7 +229,7 @@ void give_on_its_own(Finding& finding, const Finding* by_itself) {
 // What remains of it without its cause, this recording does not tell. Anomaly mode waits for the GPU at each
 // operation, and all that it cost was 1.35 times; its waits were said to gain 1.7 on their own.
 void leave_to_next_recording(Finding& symptom) {
-  if (!known_gain(symptom) && !symptom.ceiling_speedup) return;
+  if (!symptom.known_gain() && !symptom.ceiling_speedup) return;
   symptom.prediction.reset();
   symptom.too_wide.reset();
   symptom.alone.reset();
@@ -318,9 +245,9 @@ bool is_another_way(const RuleInput& input, const Finding& finding, const Findin
   const auto is_of_input = [](const Finding& each) {
     return each.is_complaint() && each.bottleneck == attribute::Bottleneck::Input && !is_option(each);
   };
-  if (&finding == &before || known_gain(finding) || !is_of_input(finding) || !is_of_input(before))
+  if (&finding == &before || finding.known_gain() || !is_of_input(finding) || !is_of_input(before))
     return false;
-  const bool is_of_pipeline = !input.loader && input.configured_loader() && !known_gain(before);
+  const bool is_of_pipeline = !input.loader && input.configured_loader() && !before.known_gain();
   const bool is_of_place = !finding.fix.location.empty() && finding.fix.location == before.fix.location;
   return is_of_pipeline || is_of_place;
 }
@@ -388,11 +315,20 @@ void drop_repeated(std::vector<Finding>& ranked) {
 
 double expected_recovery(const Finding& finding) {
   if (!finding.is_complaint()) return 0;
-  const std::optional<predict::Prediction>& predicted = finding.alone ? finding.alone : known_gain(finding);
+  const std::optional<predict::Prediction>& predicted = finding.alone ? finding.alone : finding.known_gain();
   if (predicted) return counted_part(finding) * recovered(predicted->speedup.low);
   return finding.bottleneck || finding.is_of_the_run
              ? counted_part(finding) * upper_bound(finding) * likely_part(finding)
              : 0;
+}
+
+bool is_worth_naming(const RuleInput& input, const Finding& finding) {
+  if (!finding.is_complaint()) return true;
+  if (!finding.prediction) return finding.ceiling_speedup.value_or(kLeastSpeedup) >= kLeastSpeedup;
+  const predict::Estimate& speedup = finding.prediction->speedup;
+  if (speedup.low >= 1) return speedup.expected >= kLeastSpeedup;
+  if (input.loader && adds_workers(input, finding) && would_compete(*input.loader)) return false;
+  return speedup.expected >= kLargeSpeedup;
 }
 
 std::vector<Finding>::iterator best_of(std::vector<Finding>& findings) {

@@ -19,6 +19,10 @@ namespace gpuwatch::advise {
 // Of the step, what can be counted on: see above. 0 where a change may as well lose.
 double expected_recovery(const Finding& finding);
 
+// A rule compares replays with each other; the prediction starts from the recorded step, and decides. One
+// that may as well be a loss is named only where a large gain is expected.
+bool is_worth_naming(const RuleInput& input, const Finding& finding);
+
 // The finding to apply first; end() only of an empty range. `info` comes after all complaints.
 std::vector<Finding>::iterator best_of(std::vector<Finding>& findings);
 // In that order.

@@ -11,10 +11,6 @@ struct Children {
   double workers_ns, others_ns;
 };
 
-double growth(Ns before, Ns after) {
-  return double(std::max<Ns>(0, after - before));
-}
-
 // What those used that ended: what the live ones' counts lost, and of the rest as much as of the live ones'
 // time is of workers. Which of them ended, the samples do not tell.
 Children ended(const MachineSample& before, const MachineSample& sample) {

@@ -3,9 +3,16 @@
 // pure.
 #pragma once
 
+#include <algorithm>
+
 #include "analyzer/model/run.h"
 
 namespace gpuwatch::model {
+
+// Of one counter; those of processes that ended may fall.
+inline double growth(Ns before, Ns after) {
+  return double(std::max<Ns>(0, after - before));
+}
 
 // Between the samples in a span of time. Children that end leave the live ones' counts and join that of the
 // ended: 24 workers of epochs of two seconds were seen to use 0.2 cores of 0.8, and the rest seemed to be

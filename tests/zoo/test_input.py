@@ -30,6 +30,12 @@ CASES = [
         fix={"setting": "OMP_NUM_THREADS", "value": "1"}, location="loader = DataLoader(", gain="ceiling",
         may_on_neighbour=("input-decode", "cpu-undersized", "dataloader-workers"),
     ),
+    # Four workers for each CPU, for samples that are in memory, started again for each epoch.
+    Case(
+        "dataloader-oversubscribed", "little_work.py", has=[], neighbour=["--workers-of-cpu", 0, "--epochs", 40],
+        fix={"setting": "num_workers", "value": "0"}, location="loader = DataLoader(", gain="either", name="little-work", is_crowded=True,
+        may_on_neighbour=("input-decode", "collate-cost", "intra-op-threads"),
+    ),
     # 40 ms to make a batch beside 60 ms to use it: a worker hides it. The loader of the evaluation is not the one to change.
     Case(
         "dataloader-workers", SLOW, together=True, has=["--workers", 0, *FORTY_TO_SIXTY, "--validate"], neighbour=["--workers", 1, *FORTY_TO_SIXTY],

@@ -110,16 +110,6 @@ std::optional<Finding> too_many_workers(const RuleInput& input, double delay) {
   return finding;
 }
 
-// Training as in its quick steps, and what making a batch takes. The replay keeps what both lost next to so
-// many workers: 8 of them on two cores bounded a step of 10.3 ms by 3.6, and without it took 2.3.
-double ceiling_without_workers(const RuleInput& input) {
-  const predict::BatchCost mean = predict::mean_batch(*input.loader);
-  const double rest_ms =
-      input.now_ms / ceiling_without_input(input, input.rank.share(attribute::Group::Input));
-  const double made_ms = (mean.cpu_ns + mean.io_ns) * input.loader->batches_per_step / 1e6;
-  return input.now_ms / (rest_ms + made_ms);
-}
-
 // Handing batches over, or CPU time that training needs, costs more than the last workers save.
 std::optional<Finding> faster_with_fewer(const RuleInput& input) {
   predict::LoaderSetting setting = input.loader_setting();
@@ -150,16 +140,12 @@ std::optional<Finding> faster_with_fewer(const RuleInput& input) {
                       {"CPU that workers and training got", input.loader->cores, "cores"}};
   finding.bottleneck = attribute::Bottleneck::Input;  // also where most of it is waiting for a core
   propose(finding, input, {LoaderOption::kNumWorkers, best});
-  if (best == 0)
-    finding.ceiling_speedup = ceiling_without_workers(input);  // of a prediction that is too wide
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   if (finding.prediction) return finding;
   // Wider than the value itself. A replay that misses the recorded run says nothing of fewer workers, either.
   if (input.loader_check.trust() == predict::Trust::kCeilingOnly || now < best_ms * kMuchFaster)
     return std::nullopt;
-  const double low_ms = predict::replay_estimate(*input.loader, setting).low;
-  finding.ceiling_speedup =
-      std::max(finding.ceiling_speedup.value_or(1), now / std::max(low_ms, input.least_step_ms()));
+  finding.ceiling_speedup = std::max(finding.ceiling_speedup.value_or(1), ceiling_by_replay(input, setting));
   return finding;
 }
 

@@ -94,10 +94,8 @@ std::optional<Finding> in_training(const RuleInput& input) {
   if (!finding.prediction) {
     // Workers also take time to end, which is no wait for data: 16 restarts of 4 took half of the run, a
     // third of it start-up.
-    const predict::Estimate range = predict::replay_estimate(*input.loader, setting);
-    const double by_replay = range.low > 0 ? now / range.low : 1;
-    finding.ceiling_speedup =
-        std::max(by_replay, loader_ceiling(input, *input.loader, lost, setting.workers));
+    finding.ceiling_speedup = std::max(ceiling_by_replay(input, setting),
+                                       loader_ceiling(input, *input.loader, lost, setting.workers));
   }
   return finding;
 }

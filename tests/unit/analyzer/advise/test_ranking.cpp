@@ -2,6 +2,8 @@
 // Which of two findings comes first, by what is known of their gains.
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/ranking.h"
 #include "tests/unit/analyzer/advise/epochs.h"
@@ -37,6 +39,29 @@ std::string first_of(std::vector<Finding> findings) {
   return best_of(findings)->id;
 }
 
+// Training on both cores, next to workers that compute: seven programs of eight became slower with more of
+// them. It is no reason to keep quiet about fewer, or about the ones that start again each epoch.
+TEST(Ranking, OnlyMoreWorkersWouldCompete) {
+  const test::Job job = test::make_loader_job({.workers = 4, .cpu_share = 1});
+  auto loader = predict::extract_loader(job.run, job.ranks.front());
+  ASSERT_TRUE(loader);
+  RuleInput input{.run = job.run, .rank = job.ranks.front(), .process = job.run.processes.front()};
+  input.loader = &*loader;
+  const auto is_named = [&](LoaderChange change) {
+    Finding finding = predicted("", Bottleneck::Input, 1.3);
+    finding.prediction->speedup = {0.9, 1.3, 1.8};
+    finding.severity = Severity::kMajor;
+    finding.fix.change = change;
+    return is_worth_naming(input, finding);
+  };
+  EXPECT_TRUE(is_named({LoaderOption::kNumWorkers, 8}));
+  loader->think_cores_known = true;
+  loader->think_cores = 2;
+  EXPECT_FALSE(is_named({LoaderOption::kNumWorkers, 8}));
+  EXPECT_TRUE(is_named({LoaderOption::kNumWorkers, 2}));
+  EXPECT_TRUE(is_named({LoaderOption::kPersistentWorkers, true}));
+}
+
 TEST(Ranking, ASleepMayHaveToStay) {
   Finding sleeps = predicted("host-work", Bottleneck::Host, 2);
   const Finding buffer = predicted("dataloader-prefetch", Bottleneck::Input, 1.5);
@@ -70,6 +95,21 @@ TEST(Ranking, APredictionComesBeforeABoundOfTheSameBottleneckUnlessItHardlyHelps
   const Finding work = predicted("host-work", Bottleneck::Host, 1.1);
   EXPECT_EQ(first_of({bound("launch-bound", Bottleneck::Host, 1.2), work}), "host-work");
   EXPECT_EQ(first_of({bound("launch-bound", Bottleneck::Host, 3.6), work}), "launch-bound");
+}
+
+// Photos of 1600x1200, shown in 96 pixels: smaller files gained 7 times, and memory that malloc keeps "up to
+// 2".
+TEST(Ranking, OfARangeThatIsTooWideTheMiddleCounts) {
+  Finding faults = predicted("page-faults", Bottleneck::Input, 1.3);
+  faults.prediction->speedup = {0.9, 1.3, 2};
+  Finding decode = bound("input-decode", Bottleneck::Input, 97);
+  decode.lost_share = 0.8;
+  EXPECT_EQ(first_of({decode, faults}), "page-faults");
+  faults.too_wide = std::exchange(faults.prediction, std::nullopt);
+  faults.ceiling_speedup = 2;
+  EXPECT_EQ(first_of({decode, faults}), "input-decode");
+  faults.fix.change = LoaderChange{LoaderOption::kNumWorkers, 2};
+  EXPECT_EQ(first_of({decode, faults}), "page-faults") << "an option of the loader is easier to try";
 }
 
 // Transforms that could gain 1.13 times came before evaluation that took 63% of the run.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Jobs whose steps are not alike, that are short, or that end early: what is said of
-// them, and the neighbour of which it is not.
+// Jobs whose steps are not alike, that are short, or that end early: what is said of them, and the neighbour
+// of which it is not.
 #include <gtest/gtest.h>
 
 #include <algorithm>
