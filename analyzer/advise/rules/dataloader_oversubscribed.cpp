@@ -145,7 +145,7 @@ std::optional<Finding> faster_with_fewer(const RuleInput& input) {
   // Wider than the value itself. A replay that misses the recorded run says nothing of fewer workers, either.
   if (input.loader_check.trust() == predict::Trust::kCeilingOnly || now < best_ms * kMuchFaster)
     return std::nullopt;
-  finding.ceiling_speedup = std::max(finding.ceiling_speedup.value_or(1), ceiling_by_replay(input, setting));
+  finding.ceiling_speedup = ceiling_by_replay(input, setting);
   return finding;
 }
 
