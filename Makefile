@@ -23,7 +23,9 @@ build: $(SETUP)  ## build the library, the analyzer and the simulated device int
 tests: $(SETUP)  ## build what `make build` does, and the tests and benchmarks
 	@scripts/build.sh release all
 
-test: tests  ## run every check and test, one line each, and count them
+# What only tests need is downloaded while the compilers run.
+test: $(SETUP)  ## run every check and test, one line each, and count them
+	@scripts/torch_cuda.sh --triton --fetch-only & scripts/browser.sh & scripts/build.sh release all; built=$$?; wait; exit $$built
 	@scripts/torch_cuda.sh --triton || echo "torch-cuda: could not be installed; tests/torch_cuda will be skipped"
 	@scripts/browser.sh || echo "browser: could not be installed; tests of the HTML report in a browser will be skipped"
 	@$(PYTHON) scripts/run_tests.py

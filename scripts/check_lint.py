@@ -11,6 +11,7 @@ two versions never find the same.
 
 import json
 import os
+import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -29,21 +30,36 @@ def ruff(paths):
 
 
 def without_precompiled(command):
-    """GCC's precompiled headers are of no use to clang; every file includes what it needs."""
+    """(command, the header that it wants precompiled or None): clang cannot read what GCC precompiled."""
     words = [word for word in command.split() if word != "-Winvalid-pch"]
     found = next((i for i, word in enumerate(words) if word.endswith("cmake_pch.hxx") and words[i - 1] == "-include"), None)
-    return " ".join(words if found is None else words[: found - 1] + words[found + 1 :])
+    return (" ".join(words), None) if found is None else (" ".join(words[: found - 1] + words[found + 1 :]), Path(words[found]))
 
 
-def cpp_entries(build):
+def module_flags(header, place, depends):
+    """What makes clang read each header of `header` once for all files, and not in each: 1.5 s instead of 2.7 for a file. A module
+    for each of them, so that a file which does not include what it uses is still found."""
+    read = depends[f"{header.relative_to(place.parent)}.gch"]
+    names = re.findall(r"#include [<\"](.+)[>\"]", header.read_text())
+    paths = [min((file for file in read if str(file).endswith(f"/{name}")), key=lambda file: len(str(file))) for name in names]
+    modules = "".join(f'module m{i} {{ header "{path}" export * }}\n' for i, path in enumerate(paths))
+    module_map = place / f"{header.parent.stem}.modulemap"
+    module_map.write_text(f"module precompiled [system] {{\n{modules}}}\n")
+    return f"-fmodules -Xclang -fmodules-local-submodule-visibility -fmodules-cache-path={place / 'modules'} -fmodule-map-file={module_map}"
+
+
+def cpp_entries(build, place, depends):
     """One compile command for each source of the folders in LINTED; several programs compile some of them."""
-    entries = {}
+    entries, flags = {}, {None: ""}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         path = Path(entry["file"])
         if path.suffix not in LANGUAGES:
             continue
         if path.is_relative_to(ROOT) and str(path.relative_to(ROOT)).startswith(LINTED) and path not in entries:
-            entries[path] = {**entry, "command": without_precompiled(entry["command"])}
+            command, precompiled = without_precompiled(entry["command"])
+            if precompiled not in flags:
+                flags[precompiled] = module_flags(precompiled, place, depends)
+            entries[path] = {**entry, "command": f"{command} {flags[precompiled]}"}
     return entries
 
 
@@ -76,12 +92,12 @@ def is_clean(stamp, path, depends):
 def clang_tidy(build, chosen):
     place = build / "lint"
     place.mkdir(exist_ok=True)
-    entries = cpp_entries(build)
+    depends = dependencies(build)
+    entries = cpp_entries(build, place, depends)
     if not entries:
         print(f"check_lint: {build} has no C++ sources of {', '.join(LINTED)}", file=sys.stderr)
         return False, 0
     (place / "compile_commands.json").write_text(json.dumps(list(entries.values())))
-    depends = dependencies(build)
     stamps = {path: place / (str(path.relative_to(ROOT)).replace("/", "-") + ".clean") for path in entries}
 
     def check(path):

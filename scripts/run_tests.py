@@ -53,6 +53,7 @@ class Results:
 
     def __init__(self):
         self.counts = Counter()
+        self.seconds = Counter()  # by check, by file of pytest's cases, and for all of ctest's
         self.started = time.monotonic()
         self.is_terminal = sys.stdout.isatty()
         self.begin_part(None)
@@ -73,6 +74,7 @@ class Results:
 
     def add(self, kind, name, outcome, seconds, detail=""):
         self.counts[outcome] += 1
+        self.seconds[kind if kind == "ctest" else name.partition("::")[0]] += seconds
         self.done += 1
         self.rewrite("")
         label = {"passed": "ok  ", "failed": "FAIL", "skipped": "skip", "again": "again"}[outcome]
@@ -86,6 +88,8 @@ class Results:
             print(f"{self.counts['skipped']} skipped, for the reasons given above")
         if self.counts["again"]:
             print(f"{self.counts['again']} times a case was run again")
+        longest = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in self.seconds.most_common(12))
+        print(f"{time.monotonic() - self.started:.0f} s in all, the longest: {longest}")
         print(f"{self.counts['passed']} passed, {self.counts['failed']} failed", flush=True)
         return 0 if self.counts["passed"] and not self.counts["failed"] else 1
 

@@ -18,7 +18,7 @@ readonly system_packages=(
   libgtest-dev libbenchmark-dev libcli11-dev nlohmann-json3-dev libsimdjson-dev libprotozero-dev libjs-dygraphs zlib1g-dev python3-venv python3-dev libpython3-dev)
 
 # One version of formatter and linters for everybody: two versions never agree on every line.
-readonly python_packages=(numpy pillow pytest pytest-xdist nvtx==0.2.17 clang-format==14.0.6 clang-tidy==18.1.8 ruff==0.17.6 rich==15.0.0
+readonly python_packages=(numpy pillow pytest pytest-xdist nvtx==0.2.17 clang-format==14.0.6 clang-tidy==23.1.4 ruff==0.17.6 rich==15.0.0
   perfetto==0.59.1 protobuf==7.36.2 hatchling==1.33.0 auditwheel==6.8.2
   pandas pyarrow prometheus-client tensorboard)
 readonly torch_version=2.13.0

@@ -4,6 +4,7 @@
 # Installs the CUDA build of PyTorch into build/torch-cuda, a separate virtual environment, for tests/torch_cuda, without the
 # NVIDIA libraries that it requires: the simulated device replaces them. Says first how much it downloads.
 #   --triton                  also installs the required Triton into build/triton, for tests of torch.compile
+#   --fetch-only              leaves out the build of the libraries that the simulated device puts in their place
 #   TORCH_CUDA_WHEEL=<file>   installs this wheel instead of downloading one
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,6 +14,15 @@ readonly requirements=(filelock typing_extensions sympy mpmath networkx jinja2 M
 readonly place=build/torch-cuda triton_place=build/triton
 
 say() { printf 'torch-cuda: %s\n' "$*"; }
+
+with_triton=0 with_build=1
+for option in "$@"; do
+  case $option in
+    --triton) with_triton=1 ;;
+    --fetch-only) with_build=0 ;;
+    *) say "unknown option $option (known: --triton, --fetch-only)" >&2; exit 1 ;;
+  esac
+done
 
 # An installation that was interrupted has some of them.
 is_complete() {
@@ -43,7 +53,7 @@ required_triton() {
   "$place/bin/python" -c 'import importlib.metadata as m, re
 print(next(re.match(r"triton==([\d.]+)", need)[1] for need in m.requires("torch") if need.startswith("triton==")))'
 }
-if [ "${1:-}" = --triton ] && ! compgen -G "$triton_place/triton-$(required_triton).dist-info" >/dev/null; then
+if [ $with_triton = 1 ] && ! compgen -G "$triton_place/triton-$(required_triton).dist-info" >/dev/null; then
   say "fetching Triton $(required_triton) from the package index into $triton_place: 198 MB to download, 0.7 GB there"
   rm -rf "$triton_place"
   "$place/bin/pip" install -qq --disable-pip-version-check --no-deps --target "$triton_place" "triton==$(required_triton)" || {
@@ -52,4 +62,4 @@ if [ "${1:-}" = --triton ] && ! compgen -G "$triton_place/triton-$(required_trit
   }
 fi
 # The stubs are made from what the wheel wants.
-scripts/build.sh release product
+[ $with_build = 0 ] || scripts/build.sh release product

@@ -39,7 +39,7 @@ DiffResult diff(const DiffOptions& options, report::TextStyle style) {
     const ReadRun other(options.runs[i]);
     const compare::Comparison comparison = compare::compare(first.report, other.report);
     const std::string name = io::printable(options.runs[i]);
-    if (i > 1) result.output += "\n";
+    if (i > 1) result.output += '\n';
     if (options.runs.size() > 2) result.output += name + "\n";
     result.output += compare::text(comparison, style);
     all.push_back(compare::json(comparison));

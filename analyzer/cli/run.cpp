@@ -103,7 +103,7 @@ std::string script_name(const std::vector<std::string>& command) {
   bool is_python = fs::path(chosen).filename().string().starts_with("python");
   for (size_t i = 1; i < command.size() && is_python; ++i) {
     bool is_module = command[i] == "-m" && i + 1 < command.size();
-    if (!is_module && (command[i].starts_with("-") || !command[i].ends_with(".py"))) continue;
+    if (!is_module && (command[i].starts_with('-') || !command[i].ends_with(".py"))) continue;
     chosen = is_module ? command[i + 1] : command[i];
     break;
   }

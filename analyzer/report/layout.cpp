@@ -59,7 +59,7 @@ void Layout::both_ends(const std::string& left, const std::string& right, size_t
       out_ += "\n" + spaces(std::max(indent, style_.width - std::min(style_.width, wanted)));
     out_ += bold(right);
   }
-  out_ += "\n";
+  out_ += '\n';
 }
 
 void Layout::row(const std::string& columns_text, const std::string& words, size_t least) {
@@ -72,7 +72,7 @@ void Layout::row(const std::string& columns_text, const std::string& words, size
     out_ += columns_text + wrap(words, used, used);
   else
     out_ += head + "\n" + spaces(kIndentBelow) + wrap(words, kIndentBelow, kIndentBelow);
-  out_ += "\n";
+  out_ += '\n';
 }
 
 // Breaks at spaces; what has none stays whole. `used`: columns that are taken on the first line.

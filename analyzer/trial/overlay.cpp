@@ -202,7 +202,7 @@ std::vector<std::string> likely_written(const std::vector<std::string>& command)
   std::set<std::string> found;
   auto add = [&](const std::string& text) {
     std::error_code error;
-    size_t value = text.starts_with("-") && text.find('=') != text.npos ? text.find('=') + 1 : 0;
+    size_t value = text.starts_with('-') && text.find('=') != text.npos ? text.find('=') + 1 : 0;
     fs::path path = fs::weakly_canonical(fs::absolute(text.substr(value), error), error);
     if (!error && path.is_absolute()) found.insert(path.string());
   };

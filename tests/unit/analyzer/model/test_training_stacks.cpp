@@ -302,7 +302,7 @@ TEST(HookFunction, IsCalledByAModuleOrTheBackwardPass) {
       hook("/v/site-packages/numpy/lib/a.py:9 percentile\n/home/a/train.py:9 <lambda>" + in_backward));
   EXPECT_TRUE(hook("/home/a/train.py:9 keep\n/v/site-packages/torch/utils/hooks.py:120 BackwardHook.fn"));
   for (
-      const std::string text : {
+      const std::string& text : {
           // the script's own modules, and their forward() replaced
           std::string(
               "/home/a/model.py:7 Net.forward\n"
