@@ -18,6 +18,7 @@ struct Name {
   std::string operator()(const StorageChange&) const { return "storage"; }
   std::string operator()(const StreamChange& change) const { return change.setting; }
   std::string operator()(const KeptMemoryChange&) const { return "GLIBC_TUNABLES"; }
+  std::string operator()(const SplitChange&) const { return "parts"; }
   std::string operator()(const NamedChange& change) const { return change.setting; }
 };
 
@@ -30,6 +31,7 @@ struct Value {
   std::string operator()(const StorageChange& change) const { return change.value; }
   std::string operator()(const StreamChange& change) const { return change.value; }
   std::string operator()(const KeptMemoryChange& change) const { return change.tunables; }
+  std::string operator()(const SplitChange&) const { return "one for each worker"; }
   std::string operator()(const NamedChange& change) const { return change.value; }
 };
 
@@ -41,6 +43,10 @@ struct Apply {
   bool operator()(const NamedChange&) const { return false; }
   bool operator()(const KeptMemoryChange& change) const {
     setting.cpu_factor *= change.cpu_factor;
+    return true;
+  }
+  bool operator()(const SplitChange&) const {
+    setting.is_split = true;
     return true;
   }
   bool operator()(const StorageChange&) const {

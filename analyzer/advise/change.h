@@ -55,14 +55,17 @@ struct KeptMemoryChange {
   std::string tunables;  // of glibc: "glibc.malloc.trim_threshold=1073741824:..."
 };
 
+// Every worker has a part of the dataset.
+struct SplitChange {};
+
 // Of the script, its environment or the machine: named for the user, and no replay applies it.
 struct NamedChange {
   std::string setting;  // "OMP_NUM_THREADS"
   std::string value;    // "1"
 };
 
-using Change =
-    std::variant<std::monostate, LoaderChange, StorageChange, StreamChange, KeptMemoryChange, NamedChange>;
+using Change = std::variant<std::monostate, LoaderChange, StorageChange, StreamChange, KeptMemoryChange,
+                            SplitChange, NamedChange>;
 
 std::string_view option_name(LoaderOption option);  // "num_workers"
 

@@ -47,9 +47,10 @@ std::optional<Finding> other_threads_finding(const Rule& rule, const RuleInput& 
   Finding finding = make_finding(rule, input, lost);
   finding.bottleneck = attribute::Bottleneck::Host;
   finding.explains = {Category::Gil, Category::Sched};
-  finding.title =
-      fmt::format("Another thread of the script computes next to training, which waits {}: it runs {} most",
-                  waiting_words(waits), function_of(*work));
+  finding.title = fmt::format(
+      "{} computes next to training, which waits {}: it runs {} most",
+      work->package.empty() ? "Another thread of the script" : "A thread of " + io::printable(work->package),
+      waiting_words(waits), function_of(*work));
   finding.evidence = {
       {"another thread has the GIL", 100 * work->share.share, "% of the time"},
       {fmt::format("of that in {}", place_words(work->line)), 100 * work->of_threads, "%"},
@@ -60,7 +61,11 @@ std::optional<Finding> other_threads_finding(const Rule& rule, const RuleInput& 
   finding.fix.summary =
       fmt::format("Do less in {}, or run it in another process{}: threads share the GIL", function_of(*work),
                   input.configured_loader() ? "" : " (if it makes data, a DataLoader with num_workers >= 1)");
-  finding.fix.location = work->line.location();
+  finding.fix.location = (work->called_at ? *work->called_at : work->line).location();
+  if (!work->package.empty())
+    finding.fix.summary =
+        fmt::format("Call {} less often, or with less: its own thread and training share the GIL",
+                    io::printable(work->package));
   finding.ceiling_speedup = ceiling_without_input(input, lost);
   return finding;
 }

@@ -116,7 +116,7 @@ std::optional<Finding> slow_sampler(const Rule& rule, const RuleInput& input) {
     return finding;
   }
   finding.prediction = loader_prediction(input, changed, input.loader_check, setting);
-  if (!finding.prediction) finding.ceiling_speedup = ceiling;
+  finding.ceiling_speedup = ceiling;
   return finding;
 }
 

@@ -47,8 +47,11 @@ std::optional<OtherThreadWork> other_thread_work(const Run& run, const Process& 
   }
   if (seen <= 0) return std::nullopt;
   const SeenFunction most = functions.by_share().front();
-  return OtherThreadWork{training.size(), sampled_share(std::min(1.0, seen / all), double(training.size())),
-                         most.frame, most.share};
+  OtherThreadWork work{training.size(), sampled_share(std::min(1.0, seen / all), double(training.size())),
+                       most.frame, most.share};
+  if (!is_users(most.frame)) work.package = package_of(most.frame);
+  if (!work.package.empty()) work.called_at = caller_of(run, process, intervals, work.package);
+  return work;
 }
 
 }  // namespace gpuwatch::model

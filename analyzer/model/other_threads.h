@@ -14,10 +14,12 @@
 namespace gpuwatch::model {
 
 struct OtherThreadWork {
-  size_t samples = 0;     // of the training thread
-  SampledShare share;     // of them, while such a thread had the GIL
-  StackFrame line;        // of the user's function that most of it was in, else of a package's
-  double of_threads = 0;  // the function's part of `share`
+  size_t samples = 0;                   // of the training thread
+  SampledShare share;                   // of them, while such a thread had the GIL
+  StackFrame line;                      // of the user's function that most of it was in, else of a package's
+  double of_threads = 0;                // the function's part of `share`
+  std::string package;                  // whose function it is; empty: the user's
+  std::optional<StackFrame> called_at;  // the user's line that called it most on the training thread
 };
 
 // Samples within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without such

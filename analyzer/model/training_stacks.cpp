@@ -120,6 +120,23 @@ std::vector<SeenFunction> making_functions(const Run& run, const Process& proces
   return functions_by(making_line, run, process, intervals);
 }
 
+std::optional<StackFrame> caller_of(const Run& run, const Process& process,
+                                    const std::vector<TimeSpan>& intervals, const std::string& package) {
+  const std::string folder = "/" + package + "/";
+  FunctionTallies callers;
+  for (const WorkerStack* sample : training_samples(process, intervals)) {
+    const auto found = run.texts.find(sample->text);
+    if (found == run.texts.end()) continue;
+    const std::vector<StackFrame> frames = frames_of(found->second);
+    const bool calls = std::ranges::any_of(
+        frames, [&](const StackFrame& frame) { return frame.file.find(folder) != std::string::npos; });
+    const StackFrame* caller = calls ? users_frame(frames) : nullptr;
+    if (caller && is_users(*caller)) callers.add(*caller, double(sample->weight));
+  }
+  const std::vector<SeenFunction> lines = callers.by_share();
+  return lines.empty() ? std::nullopt : std::optional(lines.front().frame);
+}
+
 double decoding_share(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals) {
   return sampled_share_of(
       run, process, intervals,

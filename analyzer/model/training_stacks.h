@@ -51,6 +51,11 @@ using StackTest = bool (*)(const WorkerStack& sample, const std::vector<StackFra
 double sampled_share_of(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals,
                         StackTest is_it);
 
+// The user's line that most of them which are in a package, or in what another one has for it
+// (torch/utils/tensorboard), were called from. nullopt where the package's own calls fill the stacks.
+std::optional<StackFrame> caller_of(const Run& run, const Process& process,
+                                    const std::vector<TimeSpan>& intervals, const std::string& package);
+
 // Those in a decoder of files (model/decoders.h).
 double decoding_share(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "analyzer/model/quantile.h"
@@ -227,6 +228,25 @@ void add_epochs(const Process& process, const RankAttribution& rank, uint32_t lo
   recording.pin_ns = pinned.value(0);
 }
 
+// Workers that made all batches of each epoch that has enough for all, if the others made none; else 0. A
+// DataLoader gives its workers turns, so that the dataset must have had nothing for them: an IterableDataset
+// with less files than workers.
+int parts(const std::vector<const LoaderEpoch*>& epochs, int workers) {
+  constexpr size_t kTurns = 4;
+  size_t most = 0;
+  for (const LoaderEpoch* epoch : epochs) {
+    std::set<uint32_t> serving;
+    size_t made = 0;
+    for (const Batch& batch : epoch->batches) {
+      if (!was_fetched(batch) || !was_taken(batch)) continue;
+      serving.insert(batch.worker);
+      ++made;
+    }
+    if (made >= kTurns * size_t(workers)) most = std::max(most, serving.size());
+  }
+  return most < size_t(workers) ? int(most) : 0;
+}
+
 // Of a batch of mean size.
 double transfer_ms(const LoaderReplayInput& recording) {
   Mean bytes;
@@ -313,6 +333,7 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const Ran
     recording.company_loss = assumed_company_loss();
     recording.scheduling.spinning_power = assumed_spinning_power();
   }
+  recording.parts = parts(epochs, recording.setting.workers);
   add_epochs(process, rank, loader, epochs, *typical, recording);
   recording.measured_step_ms = rank.mean_step_ms();
   recording.steps = rank.steps.size();

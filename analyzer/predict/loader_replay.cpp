@@ -218,7 +218,8 @@ LoaderReplay replay_with(const LoaderReplayInput& recording, LoaderSetting setti
   if (totals.span_ns <= 0) return result;
   double cores = setting.cores > 0 ? setting.cores : recording.cores;
   result.cpu_share = totals.cpu_ns / (totals.span_ns * cores);
-  if (setting.workers > 0) result.worker_share = totals.worker_ns / (totals.span_ns * setting.workers);
+  if (setting.workers > 0)
+    result.worker_share = totals.worker_ns / (totals.span_ns * serving_workers(recording, setting));
   result.pin_share = totals.pin_ns / totals.span_ns;
   return result;
 }
@@ -315,6 +316,11 @@ double step_without_input_ms(const LoaderReplayInput& recording) {
   return count ? think_ns / double(count) * recording.batches_per_step / kNsPerMs : 0;
 }
 
+int serving_workers(const LoaderReplayInput& recording, const LoaderSetting& setting) {
+  const bool has_all = setting.is_split || recording.parts == 0;
+  return has_all ? setting.workers : std::min(setting.workers, recording.parts);
+}
+
 Limit limit(const LoaderReplayInput& recording, LoaderSetting setting) {
   constexpr double kSaturated = 0.93;  // of its time in use; the rest is hand-over and chance
   constexpr double kNoWait = 0.05;     // of the step
@@ -325,6 +331,7 @@ Limit limit(const LoaderReplayInput& recording, LoaderSetting setting) {
   if (setting.workers == 0) return Limit::kWorkers;
   LoaderSetting more = setting;
   more.workers *= 4;
+  more.is_split = true;
   if (replay(recording, more).step_ms < now.step_ms * (1 - kNoWait)) return Limit::kWorkers;
   return now.cpu_share >= kSaturated * kSaturated ? Limit::kCpu : Limit::kHandOver;
 }
@@ -339,6 +346,9 @@ std::string limit_words(const LoaderReplayInput& recording, LoaderSetting settin
     case Limit::kPinThread:
       return "the single pinning thread is always busy";
     case Limit::kWorkers:
+      if (const int serving = serving_workers(recording, setting); serving < setting.workers)
+        return fmt::format("{} of {} workers make{} all batches", serving, setting.workers,
+                           serving == 1 ? "s" : "");
       return setting.workers > 0 ? "the workers are always busy"
                                  : "the training thread prepares batches itself";
     case Limit::kHandOver:

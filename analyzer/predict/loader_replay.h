@@ -32,6 +32,7 @@ struct LoaderSetting {
   double cpu_factor = 1;    // computing of a batch, against the recorded: cheaper transforms
   double draw_factor = 1;   // drawing the indices of a batch, against the recorded: another sampler
   double cores = 0;         // CPUs that can be had; 0: as recorded
+  bool is_split = false;    // every worker makes batches, also where only some did (`parts`)
   bool operator==(const LoaderSetting&) const = default;
 };
 
@@ -95,6 +96,9 @@ struct Restart {
 struct LoaderReplayInput {
   std::vector<ReplayEpoch> epochs;
   LoaderSetting setting;  // as it was recorded
+  // So many workers made all batches, and the others none: the dataset has no more parts to give, as files.
+  // 0: as many as there are.
+  int parts = 0;
   HandOver hand_over;
   Restart restart;
   Scheduling scheduling;
@@ -126,6 +130,9 @@ struct LoaderReplayInput {
 
 // What keeps a replayed step from being shorter.
 enum class Limit { kTraining, kWorkers, kCpu, kPinThread, kHandOver };
+
+// Those that make batches.
+int serving_workers(const LoaderReplayInput& recording, const LoaderSetting& setting);
 
 struct LoaderReplay {
   double step_ms = 0;

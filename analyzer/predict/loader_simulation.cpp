@@ -49,7 +49,8 @@ EpochSimulation::EpochSimulation(const LoaderReplayInput& recording, const Repla
       setting_(setting),
       long_warm_up_(long_warm_up(epoch)),
       // More workers than batches would have nothing to do.
-      workers_(std::min(size_t(std::max(setting.workers, 0)), std::max<size_t>(epoch.batches.size(), 1))),
+      workers_(std::min(size_t(std::max(serving_workers(recording, setting), 0)),
+                        std::max<size_t>(epoch.batches.size(), 1))),
       queues_(setting.cores > 0 ? setting.cores : recording.cores, workers_.size() + 1, recording.scheduling,
               recording.company_loss) {
   for (size_t i = 0; i < workers_.size(); ++i) {
@@ -98,7 +99,10 @@ void EpochSimulation::run(Totals& totals) {
 // for a short run, not for a long one: during such a warm-up it is no larger than it was in the recorded run,
 // or one batch a worker.
 size_t EpochSimulation::ahead() const {
-  const size_t full = size_t(std::max(setting_.prefetch_factor, 1)) * workers_.size();
+  // A worker that has nothing to give leaves its indices to the others.
+  const size_t shares =
+      std::max(workers_.size(), std::min(size_t(std::max(setting_.workers, 0)), epoch_.batches.size()));
+  const size_t full = size_t(std::max(setting_.prefetch_factor, 1)) * shares;
   const LoaderSetting& recorded = recording_.setting;
   if (taken_ >= long_warm_up_ || setting_ == recorded) return full;
   const size_t recorded_ahead =

@@ -126,7 +126,31 @@ bool is_as_fast_with_longer_buffer(const RuleInput& input, predict::LoaderSettin
   return expected_step_ms(input, *input.loader, before) <= after_ms * kWithinBestCount;
 }
 
+// Only some of the workers make batches, because the dataset has no part for the others.
+std::optional<Finding> unsplit_dataset(const RuleInput& input, double lost) {
+  const predict::LoaderReplayInput& loader = *input.loader;
+  predict::LoaderSetting setting = setting_before(input, loader);
+  const int all = setting.workers, serving = predict::serving_workers(loader, setting);
+  if (serving >= all) return std::nullopt;
+  setting.is_split = true;
+  Finding finding = make_finding(kDataloaderWorkers, input, lost);
+  finding.title = fmt::format("Data loading: {} of {} workers make{} all batches, {}", serving, all,
+                              serving == 1 ? "s" : "", stall_words(input, lost));
+  add_evidence(finding, input, lost);
+  finding.fix.change = SplitChange{};
+  finding.fix.summary = fmt::format(
+      "Give each of the {} workers a part of the dataset (get_worker_info() in __iter__; {} files or more, "
+      "if a "
+      "part is a file)",
+      all, all);
+  if (const model::Loader* configured = input.configured_loader())
+    finding.fix.location = configured->location;
+  if (!settle(finding, input, loader, input.loader_check, setting)) return std::nullopt;
+  return finding;
+}
+
 std::optional<Finding> framework_loader(const RuleInput& input, double lost) {
+  if (auto finding = unsplit_dataset(input, lost)) return finding;
   const predict::LoaderReplayInput& loader = *input.loader;
   predict::LoaderSetting setting = setting_before(input, loader);
   const int before = setting.workers;
