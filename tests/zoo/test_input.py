@@ -36,6 +36,13 @@ CASES = [
         fix={"setting": "num_workers", "value": "0"}, location="loader = DataLoader(", gain="either", name="little-work", is_crowded=True,
         may_on_neighbour=("input-decode", "collate-cost", "intra-op-threads"),
     ),
+    # One file for two workers: one of them reads it.
+    Case(
+        "dataloader-workers", SLOW, together=True, has=["--parts", 1, "--workers", 2, "--service-ms", 60, "--train-ms", 40, "--batches", 60],
+        neighbour=["--parts", 2, "--workers", 2, "--service-ms", 60, "--train-ms", 40, "--batches", 60],
+        applied=["--parts", 2, "--workers", 2, "--service-ms", 60, "--train-ms", 40, "--batches", 60],
+        fix={"setting": "parts"}, location="loader = DataLoader(", name="one-file",
+    ),
     # 40 ms to make a batch beside 60 ms to use it: a worker hides it. The loader of the evaluation is not the one to change.
     Case(
         "dataloader-workers", SLOW, together=True, has=["--workers", 0, *FORTY_TO_SIXTY, "--validate"], neighbour=["--workers", 1, *FORTY_TO_SIXTY],

@@ -223,7 +223,9 @@ const Rule kDataloaderWorkers{
     "dataloader-workers",
     "Too few loader workers, or none: training waits for data that more workers would have ready.",
     "Training waits for a batch while the worker that makes it is busy, and the simulated replay with more "
-    "workers is faster on the CPU cores that the job gets. In programs that load data with threads instead "
+    "workers is faster on the CPU cores that the job gets. Or only some of its workers make batches, because "
+    "the "
+    "dataset has fewer parts (files, shards) than workers. In programs that load data with threads instead "
     "of a DataLoader: those threads are busy all the time while the training thread waits. Or training waits "
     "for tf.data, Keras, Ray Data or DALI, and a stage of it works on one thread: a map or an interleave "
     "that "
@@ -234,7 +236,9 @@ const Rule kDataloaderWorkers{
     "many as the CPU cores of the machine, divided by its ranks, can run (workers that sleep or wait for "
     "storage need little of a core; PyTorch warns of more workers than cores all the same) and /dev/shm has "
     "room for. Whether storage serves more readers as fast is only "
-    "predicted where the recording tells. For loader threads: as many as can prepare a step's "
+    "predicted where the recording tells. Of workers that make no batches: a part of the dataset for each. "
+    "For "
+    "loader threads: as many as can prepare a step's "
     "data within a step. In other loaders: `num_parallel_calls=tf.data.AUTOTUNE`, processes behind "
     "`from_generator`, `PyDataset(workers=, use_multiprocessing=True)`, `prefetch_batches=`, `num_threads`; "
     "of those only an upper bound is known.",

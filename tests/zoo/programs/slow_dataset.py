@@ -5,7 +5,7 @@ import argparse
 import time
 
 import torch
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_info
 from training import Model
 
 
@@ -28,6 +28,20 @@ class Samples(Dataset):
         if options.list_length:
             return [float(index)] * options.list_length
         return torch.full((16,), float(index))
+
+
+class Parts(IterableDataset):
+    """The same samples in `parts` files: a worker reads whole ones."""
+
+    def __init__(self, options):
+        self.samples, self.parts = Samples(options), options.parts
+
+    def __iter__(self):
+        worker = get_worker_info()
+        each = len(self.samples) // self.parts
+        for part in range(self.parts)[worker.id :: worker.num_workers]:
+            for index in range(part * each, (part + 1) * each):
+                yield self.samples[index]
 
 
 class SlowCollate:
@@ -61,6 +75,7 @@ def parse():
     parser.add_argument("--collate-ms", type=float, default=0)
     parser.add_argument("--list-length", type=int, default=0, help="samples are lists of numbers, handed over as they are")
     parser.add_argument("--columns", type=int, default=0, help="samples are dicts of so many numbers, of each of which a batch has a tensor")
+    parser.add_argument("--parts", type=int, default=0, help="an IterableDataset of so many files")
     parser.add_argument("--train-ms", type=float, default=20)
     return parser.parse_args()
 
@@ -75,7 +90,8 @@ def main():
     model = Model(options.train_ms)
     common = dict(num_workers=options.workers, prefetch_factor=options.prefetch, persistent_workers=options.persistent)
     collate = as_they_are if options.list_length else SlowCollate(options.collate_ms) if options.collate_ms else None
-    loader = DataLoader(Samples(options), options.batch_size, in_order=not options.out_of_order, collate_fn=collate, **common)
+    samples = Parts(options) if options.parts else Samples(options)
+    loader = DataLoader(samples, options.batch_size, in_order=not options.out_of_order, collate_fn=collate, **common)
     validation = DataLoader(Samples(options), options.batch_size, num_workers=1) if options.validate else None
     for _ in range(options.epochs):
         for batch in loader:

@@ -92,6 +92,8 @@ TEST(Collating, OfRowsThatAreListsSetsAFormat) {
   const Found lists = job("formatting.py:160 PythonFormatter.format_row");
   ASSERT_TRUE(lists);
   EXPECT_EQ(setting_name(lists->fix.change), "with_format");
+  EXPECT_FALSE(lists->prediction) << "what rows in a format take is not known";
+  EXPECT_TRUE(lists->ceiling_speedup);
   const Found tensors = job("torch_formatter.py:80 TorchFormatter.format_row");
   ASSERT_TRUE(tensors);
   EXPECT_EQ(setting_name(tensors->fix.change), "collate_fn");

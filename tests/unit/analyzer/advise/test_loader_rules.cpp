@@ -41,6 +41,24 @@ TEST(DataloaderWorkers, NamesTheSmallestCountThatIsEnough) {
   EXPECT_EQ(diagnosis.verdict.id, "input-bound");
 }
 
+// A dataset of one file: more workers, or a longer buffer, are nothing to it.
+TEST(DataloaderWorkers, GivesEachAPartWhereOneMakesAllBatches) {
+  test::Job job = test::make_loader_job({.workers = 1, .prefetch_factor = 4});
+  job.process().loaders[0].num_workers = 2;
+  job.process().loaders[0].prefetch_factor = 2;
+  job.process().epochs[0].workers.push_back(job.process().epochs[0].workers[0]);
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding& first = *first_complaint(diagnosis.findings);
+  EXPECT_EQ(first.id, "dataloader-workers");
+  EXPECT_NE(first.title.find("1 of 2 workers makes all batches"), std::string::npos) << first.title;
+  EXPECT_EQ(setting_name(first.fix.change), "parts");
+  ASSERT_TRUE(first.prediction);
+  const double really = test::loader_schedule({.workers = 2}).mean_step_ms();
+  EXPECT_LE(first.prediction->value.low, really);
+  EXPECT_GE(first.prediction->value.high, really);
+  EXPECT_EQ(find(diagnosis, "dataloader-prefetch"), nullptr);
+}
+
 TEST(DataloaderWorkers, IsSilentWhenEnoughWorkersKeepUp) {
   LoaderJob job;
   job.workers = 4;
@@ -121,6 +139,21 @@ TEST(DataloaderOversubscribed, IsSilentWhileWorkersGetTheirCpu) {
   job.workers = 4;
   job.cpu_share = 1;
   EXPECT_EQ(find(diagnose_loader(job), "dataloader-oversubscribed"), nullptr);
+}
+
+// Workers that are always at work are what training waits for, also where each wait ends with a transfer.
+TEST(InputDecode, IsSeenBehindTheTransfer) {
+  const auto found = [](double service_ms) {
+    test::Job job = test::make_loader_job({.workers = 2,
+                                           .cpu_count = 2,
+                                           .cpu_share = 1,
+                                           .service_ms = [=](size_t) { return service_ms; },
+                                           .think_ms = [](size_t) { return 9.0; }});
+    test::set_shares(job, {{Category::InputTransfer, 0.35}, {Category::InputTransform, 0.1}});
+    return bool(Found(job, "input-decode"));
+  };
+  EXPECT_TRUE(found(40));
+  EXPECT_FALSE(found(5)) << "the workers wait";
 }
 
 TEST(InputDecode, IsSilentWhereWorkersWait) {

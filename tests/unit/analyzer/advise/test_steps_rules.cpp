@@ -3,6 +3,8 @@
 // of which it is not.
 #include <gtest/gtest.h>
 
+#include <numeric>
+
 #include <algorithm>
 
 #include "analyzer/advise/input_seen.h"
@@ -72,6 +74,43 @@ TEST(LongSteps, AreNamedByWhereTheTrainingThreadIsSeen) {
   const Finding* finding = find(diagnosis, "long-steps");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->fix.location, "/home/me/env.py:20");
+}
+
+// A figure every 16th step: of most samples the user's line is deeper than stacks are recorded.
+TEST(LongSteps, OfAPackageNameItAndItsCaller) {
+  std::vector<double> lengths(160, 5);
+  for (size_t i = 16; i < lengths.size(); i += 16) lengths[i] += 100;
+  OwnLoop training(lengths);
+  auto& texts = training.job.run.texts;
+  texts[1] = "/home/me/train.py:40 update\n/home/me/train.py:90 <module>";
+  texts[2] = "/v/site-packages/matplotlib/axis.py:327 Tick._apply_params";
+  texts[3] = "/v/site-packages/matplotlib/text.py:12 Text.draw";
+  texts[4] = "/v/site-packages/matplotlib/pyplot.py:9 subplots\n/home/me/train.py:60 <module>";
+  size_t samples = 0;
+  for (Ns at = 0; at < training.step(159).end - kStart; at += 2 * kMs) {
+    const auto& steps = training.job.rank().steps;
+    const auto step = std::ranges::find_if(steps, [&](const auto& s) { return s.step.end > kStart + at; });
+    const bool is_update = kStart + at - step->step.begin < 5 * kMs;
+    training.job.process().threads[0].worker_stacks.push_back(
+        {kStart + at, 2 * kMs, is_update ? 1u : 2 + uint32_t(++samples % 3), training.job.process().pid});
+  }
+  const Diagnosis diagnosis = training.diagnose();
+  const Finding* finding = find(diagnosis, "long-steps");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->title.find("in matplotlib"), std::string::npos) << finding->title;
+  EXPECT_EQ(finding->fix.location, "/home/me/train.py:60");
+}
+
+// What such a step leaves behind may make others longer: garbage.
+TEST(LongSteps, MayMakeOthersLonger) {
+  std::vector<double> lengths(200, 10);
+  for (size_t i = 19; i < lengths.size(); i += 20) lengths[i] = 210;
+  for (size_t i = 3; i < lengths.size(); i += 4) lengths[i] += 5;
+  const Diagnosis diagnosis = OwnLoop(lengths).diagnose();
+  const Finding* finding = find(diagnosis, "long-steps");
+  ASSERT_NE(finding, nullptr);
+  const double mean = std::accumulate(lengths.begin(), lengths.end(), 0.0) / double(lengths.size());
+  EXPECT_NEAR(finding->ceiling_speedup.value_or(0), mean / 10, 0.02);
 }
 
 // A host that runs ahead of its GPU and logs the loss every tenth step: nine short steps, and one in which it

@@ -63,6 +63,26 @@ TEST_F(TrainingStacks, OtherThreadsAreThoseThatPythonStarted) {
   EXPECT_EQ(training_functions(run, process, {{0, 300}}).size(), 1u);
 }
 
+// TensorBoard's thread writes what add_histogram() gave it.
+TEST_F(TrainingStacks, OfAPackagesThreadTheCallerIsNamed) {
+  constexpr uint32_t kWriter = 3, kCalls = 4;
+  run.texts[kWriter] =
+      "/v/site-packages/tensorboard/compat/pywrap.py:141 crc_update\n/usr/lib/python3.11/threading.py:982 "
+      "Thread._bootstrap";
+  run.texts[kCalls] =
+      "/v/site-packages/torch/utils/tensorboard/writer.py:9 SummaryWriter.add_histogram\n/home/a/train.py:16 "
+      "main";
+  for (Ns i = 0; i < 30; ++i) {
+    see(10 * i, i % 3 ? kTokenize : kCalls);
+    process.threads[1].worker_stacks.push_back({10 * i, 40, kWriter, kOfAnotherThread});
+  }
+  const auto work = other_thread_work(run, process, {{0, 300}});
+  ASSERT_TRUE(work);
+  EXPECT_EQ(work->package, "tensorboard");
+  ASSERT_TRUE(work->called_at);
+  EXPECT_EQ(work->called_at->location(), "/home/a/train.py:16");
+}
+
 // The user's line is one call: trainer.train().
 TEST_F(TrainingStacks, InnermostFunctionsAreThePackages) {
   run.texts[3] =
