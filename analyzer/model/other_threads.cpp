@@ -3,6 +3,7 @@
 
 #include <unordered_map>
 
+#include "analyzer/model/script_work.h"
 #include "analyzer/model/training_stacks.h"
 
 namespace gpuwatch::model {
@@ -49,7 +50,7 @@ std::optional<OtherThreadWork> other_thread_work(const Run& run, const Process& 
   const SeenFunction most = functions.by_share().front();
   OtherThreadWork work{training.size(), sampled_share(std::min(1.0, seen / all), double(training.size())),
                        most.frame, most.share};
-  if (!is_users(most.frame)) work.package = package_of(most.frame);
+  if (!is_users(most.frame)) work.package = library_of(most.frame);
   if (!work.package.empty()) work.called_at = caller_of(run, process, intervals, work.package);
   return work;
 }

@@ -31,12 +31,9 @@ bool is_standard_library(const std::string& file) {
   return at < file.size() && file[at] == '/';
 }
 
-constexpr std::string_view kPackageFolders[] = {"/site-packages/", "/dist-packages/"};
-
 bool is_package(const StackFrame& frame) {
-  return frame.is_of_package || std::ranges::any_of(kPackageFolders, [&](std::string_view folder) {
-           return contains(frame.file, folder);
-         });
+  return frame.is_of_package || contains(frame.file, "/site-packages/") ||
+         contains(frame.file, "/dist-packages/");
 }
 
 // What pip writes for a package's program: ".../bin/yolo", whose lines only call the package.
@@ -218,15 +215,6 @@ std::vector<uint64_t> addresses_of(const std::string& text) {
     rest.remove_prefix(std::min(line.size() + 1, rest.size()));
   }
   return addresses;
-}
-
-std::string package_of(const StackFrame& frame) {
-  for (const std::string_view folder : kPackageFolders)
-    if (const size_t at = frame.file.rfind(folder); at != std::string::npos) {
-      const std::string inside = frame.file.substr(at + folder.size());
-      return inside.substr(0, inside.find_first_of("/."));
-    }
-  return "";
 }
 
 bool is_torch_or_interpreter(const StackFrame& frame) {

@@ -39,9 +39,6 @@ constexpr size_t kRecordedFrames = 16;
 bool is_users(const StackFrame& frame);
 bool is_torch_or_interpreter(const StackFrame& frame);
 
-// "tensorboard", of what lies in site-packages; else empty.
-std::string package_of(const StackFrame& frame);
-
 // The innermost frame of the user's; without one, the innermost outside torch and Python's own library; null
 // for none.
 const StackFrame* users_frame(const std::vector<StackFrame>& frames);

@@ -10,6 +10,7 @@
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/model/script_work.h"
 #include "analyzer/model/stacks.h"
 #include "analyzer/model/training_stacks.h"
 
@@ -167,7 +168,7 @@ std::map<std::string, std::pair<double, Place>> time_in_functions(const RuleInpu
   for (const model::TimeSpan& step : steps) step_ns += double(step.length()) / double(steps.size());
   std::map<std::string, std::pair<double, Place>> functions;
   for (const model::SeenFunction& seen : model::training_functions(input.run, input.process, steps)) {
-    const std::string package = model::is_users(seen.frame) ? "" : model::package_of(seen.frame);
+    const std::string package(model::is_users(seen.frame) ? "" : model::library_of(seen.frame));
     if (package.empty()) {
       functions[seen.frame.file + " " + seen.frame.function] = {seen.share * step_ns,
                                                                 {seen.frame.function, seen.frame.location()}};

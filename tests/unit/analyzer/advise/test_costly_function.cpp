@@ -98,6 +98,15 @@ TEST(CostlyFunction, IsWhatMakesASampleWithoutStackSamples) {
   EXPECT_EQ(found->fix.location, "/home/a/data.py:60");
 }
 
+TEST(CostlyFunction, OfAStreamIsKeptWithoutStreaming) {
+  test::Job job = test::make_loader_job(computing(0, 2));
+  job.process().loaders[0].code =
+      "/v/site-packages/datasets/iterable_dataset.py:2300 IterableDataset.__iter__";
+  const Found found(job, "input-decode");
+  EXPECT_TRUE(says(found, "without streaming=True")) << found->fix.summary;
+  EXPECT_FALSE(says(found, "compute them once")) << found->fix.summary;
+}
+
 TEST(CostlyFunction, MovesToTheGpuWhereThereIsOne) {
   test::Job job = test::make_loader_job(computing(0, 2));
   EXPECT_FALSE(says(Found(job, "input-decode"), "GPU"));
