@@ -25,9 +25,10 @@ tests: $(SETUP)  ## build what `make build` does, and the tests and benchmarks
 
 # What only tests need is downloaded while the compilers run.
 test: $(SETUP)  ## run every check and test, one line each, and count them
-	@scripts/torch_cuda.sh --triton --fetch-only & scripts/browser.sh & scripts/build.sh release all; built=$$?; wait; exit $$built
-	@scripts/torch_cuda.sh --triton || echo "torch-cuda: could not be installed; tests/torch_cuda will be skipped"
-	@scripts/browser.sh || echo "browser: could not be installed; tests of the HTML report in a browser will be skipped"
+	@{ scripts/torch_cuda.sh --triton --fetch-only || echo "torch-cuda: could not be installed; tests/torch_cuda will be skipped"; } & \
+	{ scripts/browser.sh || echo "browser: could not be installed; tests of the HTML report in a browser will be skipped"; } & \
+	scripts/build.sh release all; built=$$?; wait; exit $$built
+	@scripts/build.sh release all  # with the stubs that the wheel wants
 	@$(PYTHON) scripts/run_tests.py
 
 demo: build  ## profile real training scripts, apply the first suggestion, compare (DEVICE=cpu: nothing is downloaded)

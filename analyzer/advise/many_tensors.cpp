@@ -32,7 +32,9 @@ std::optional<Finding> many_tensors(const Rule& rule, const RuleInput& input, do
   if (input.loader->setting.workers < 1 || tensors < kManyTensors) return std::nullopt;
   if (lost < least_share || lost < input.rank.share(Category::InputCollate)) return std::nullopt;
   const double left = kTensorsLeft / tensors;
-  const bool is_default = seen_collating(input, collating_share(input)).is_default;
+  // Where collating is too short to be seen, no function of the script is known to be in it.
+  const Collating collating = seen_collating(input, collating_share(input));
+  const bool is_default = collating.is_default || (!collating.users && !collating.slow);
   const predict::LoaderSetting setting = input.loader_setting();
   const predict::LoaderReplayInput changed = with_fewer(*input.loader, left, is_default);
   if (expected_step_ms(input, *input.loader, setting) <

@@ -63,9 +63,10 @@ bool is_followed(const RankAttribution& rank, const attribute::StepAttribution& 
   return next != rank.steps.data() + rank.steps.size() && next->step.begin == step.step.end;
 }
 
-// From the end of one next() to the begin of the following, or to the end of its step.
+// From the end of one next() to the begin of the following, or to the end of its step. A batch that was taken
+// before a `break` has the step in which the next epoch begins: until then, as what follows is that epoch's.
 double think_ns(const RankAttribution& rank, const LoaderEpoch& epoch, const std::vector<size_t>& order,
-                size_t position, double otherwise) {
+                size_t position, double otherwise, Ns next_epoch) {
   const Batch& batch = epoch.batches[order[position]];
   const auto* step = step_at(rank, batch.next.begin);
   if (position + 1 < order.size()) {
@@ -73,7 +74,9 @@ double think_ns(const RankAttribution& rank, const LoaderEpoch& epoch, const std
     if (step && until > step->step.end && !is_followed(rank, *step)) until = step->step.end;
     return std::max<double>(0, double(until - batch.next.end));
   }
-  return step && step->step.end > batch.next.end ? double(step->step.end - batch.next.end) : otherwise;
+  if (!step || step->step.end <= batch.next.end) return otherwise;
+  const bool is_left = next_epoch > batch.next.end && next_epoch < step->step.end;
+  return double((is_left ? next_epoch : step->step.end) - batch.next.end);
 }
 
 // What a fetch cost: wall time without waiting for a CPU, and of it the CPU time and the blocked input.
@@ -95,8 +98,9 @@ void take_off_first_fetch(const Restart& restart, BatchCost& cost) {
   cost.collate_ns = std::min(cost.collate_ns, cost.service_ns);
 }
 
-ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, const BatchCost& typical,
-                    const LoaderReplayInput& recording, bool has_new_workers) {
+// `next_start`: of the epoch that follows, 0 if none does.
+ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, Ns next_start,
+                    const BatchCost& typical, const LoaderReplayInput& recording, bool has_new_workers) {
   const HandOver& hand_over = recording.hand_over;
   ReplayEpoch recorded;
   const std::vector<size_t> order = taken_order(epoch);
@@ -121,7 +125,7 @@ ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, const
     cost.send_ns = sent[i];
     cost.pin_ns = std::max<double>(0, double(batch.pinned.length()));
     cost.bytes = batch.tensors > 0 ? double(batch.bytes) : typical.bytes;
-    cost.think_ns = think_ns(rank, epoch, order, position, typical.think_ns);
+    cost.think_ns = think_ns(rank, epoch, order, position, typical.think_ns, next_start);
     const Batch& taken = epoch.batches[order[position]];
     cost.counted = step_at(rank, taken.next.begin) != nullptr;
     cost.slept_ns = epoch.workers.empty() ? cost.service_ns - cost.cpu_ns : double(taken.next.length());
@@ -141,7 +145,7 @@ std::optional<BatchCost> typical_batch(const RankAttribution& rank,
   for (const LoaderEpoch* epoch : epochs) {
     const std::vector<size_t> order = taken_order(*epoch);
     taken += order.size();
-    for (size_t i = 0; i + 1 < order.size(); ++i) think.push_back(think_ns(rank, *epoch, order, i, 0));
+    for (size_t i = 0; i + 1 < order.size(); ++i) think.push_back(think_ns(rank, *epoch, order, i, 0, 0));
     for (const Batch& batch : epoch->batches) {
       if (!was_fetched(batch)) continue;
       service.push_back(service_ns(batch));
@@ -212,12 +216,12 @@ void add_epochs(const Process& process, const RankAttribution& rank, uint32_t lo
   for (size_t i = 0; i < epochs.size(); ++i) {
     const LoaderEpoch* epoch = epochs[i];
     const bool is_first = epoch == &*first;
-    ReplayEpoch recorded =
-        convert(rank, *epoch, typical, recording, is_first || !recording.setting.persistent);
-    recorded.is_first = is_first;
     const Ns next_start = i + 1 < epochs.size() ? epochs[i + 1]->start.begin : 0;
+    ReplayEpoch recorded =
+        convert(rank, *epoch, next_start, typical, recording, is_first || !recording.setting.persistent);
+    recorded.is_first = is_first;
     recorded.is_whole = last_next_of(*epoch, next_start, ends) != nullptr;
-    const std::optional<double> own_ns = own_restart_ns(rank, *epoch, ends);
+    const std::optional<double> own_ns = own_restart_ns(rank, *epoch, i > 0 ? epochs[i - 1] : nullptr, ends);
     recorded.is_counted = own_ns.has_value();
     recorded.own_ns = own_ns ? *own_ns + first_draw_ns(*epoch, recording.hand_over.draw_ns) : 0;
     keep_end(recorded);
@@ -230,18 +234,21 @@ void add_epochs(const Process& process, const RankAttribution& rank, uint32_t lo
 
 // Workers that made all batches of each epoch that has enough for all, if the others made none; else 0. A
 // DataLoader gives its workers turns, so that the dataset must have had nothing for them: an IterableDataset
-// with less files than workers.
+// with fewer files than workers. Not where a worker's trace was lost, and with it who made its batches.
 int parts(const std::vector<const LoaderEpoch*>& epochs, int workers) {
   constexpr size_t kTurns = 4;
   size_t most = 0;
   for (const LoaderEpoch* epoch : epochs) {
     std::set<uint32_t> serving;
-    size_t made = 0;
+    size_t made = 0, taken = 0;
     for (const Batch& batch : epoch->batches) {
-      if (!was_fetched(batch) || !was_taken(batch)) continue;
+      if (!was_taken(batch)) continue;
+      ++taken;
+      if (!was_fetched(batch)) continue;
       serving.insert(batch.worker);
       ++made;
     }
+    if (taken > made + taken / size_t(2 * workers + 1)) return 0;
     if (made >= kTurns * size_t(workers)) most = std::max(most, serving.size());
   }
   return most < size_t(workers) ? int(most) : 0;
@@ -351,6 +358,9 @@ std::vector<std::string> assumptions(const LoaderReplayInput& recording, LoaderS
   std::vector<std::string> result;
   const LoaderSetting& recorded = recording.setting;
   const bool is_short = recording.epochs.size() > 1;
+  if (setting.is_split && recording.parts > 0)
+    result.push_back(
+        fmt::format("all {} workers make batches as quickly as {} did", setting.workers, recording.parts));
   if (setting.workers > 0 && !recording.hand_over.measured)
     result.push_back(fmt::format(
         "worker-to-trainer transfer of a batch takes {:.1f} ms (assumed: this run had no workers)",

@@ -22,9 +22,10 @@ const model::TimeSpan* last_next_of(const model::LoaderEpoch& epoch, model::Ns n
 
 Restart measure_restart(const model::Process& process, uint32_t loader, const HandOver& hand_over);
 
-// Of an epoch: the script's own work before it, within the step that its first batch belongs to. nullopt: the
-// epoch began before that step did.
+// Of an epoch: the script's own work before it, within the step that its first batch belongs to, and after
+// the last batch of the one `before` (null: none). nullopt: the epoch began before that step did.
 std::optional<double> own_restart_ns(const attribute::RankAttribution& rank, const model::LoaderEpoch& epoch,
+                                     const model::LoaderEpoch* before,
                                      const std::vector<model::TimeSpan>& last_nexts);
 
 // Without workers, of an epoch's first batch: what drawing its indices took longer than `usual_ns`, which is

@@ -80,8 +80,7 @@ void propose_format(Finding& finding) {
   finding.fix.change = NamedChange{"with_format", "torch"};
   finding.fix.summary =
       "Use dataset.with_format(\"torch\") or \"numpy\" (nested lists first as Array2D, by cast_column): "
-      "without "
-      "a format, rows are Python lists, which collate_fn turns into tensors number by number";
+      "without a format, rows are Python lists, which collate_fn turns into tensors number by number";
   finding.fix.snippet = "dataset = dataset.with_format(\"torch\")";
 }
 

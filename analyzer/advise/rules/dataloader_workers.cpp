@@ -140,8 +140,8 @@ std::optional<Finding> unsplit_dataset(const RuleInput& input, double lost) {
   finding.fix.change = SplitChange{};
   finding.fix.summary = fmt::format(
       "Give each of the {} workers a part of the dataset (get_worker_info() in __iter__; {} files or more, "
-      "if a "
-      "part is a file)",
+      "if "
+      "a part is a file)",
       all, all);
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
@@ -224,8 +224,8 @@ const Rule kDataloaderWorkers{
     "Too few loader workers, or none: training waits for data that more workers would have ready.",
     "Training waits for a batch while the worker that makes it is busy, and the simulated replay with more "
     "workers is faster on the CPU cores that the job gets. Or only some of its workers make batches, because "
-    "the "
-    "dataset has fewer parts (files, shards) than workers. In programs that load data with threads instead "
+    "the dataset has fewer parts (files, shards) than workers. In programs that load data with threads "
+    "instead "
     "of a DataLoader: those threads are busy all the time while the training thread waits. Or training waits "
     "for tf.data, Keras, Ray Data or DALI, and a stage of it works on one thread: a map or an interleave "
     "that "
@@ -237,8 +237,7 @@ const Rule kDataloaderWorkers{
     "storage need little of a core; PyTorch warns of more workers than cores all the same) and /dev/shm has "
     "room for. Whether storage serves more readers as fast is only "
     "predicted where the recording tells. Of workers that make no batches: a part of the dataset for each. "
-    "For "
-    "loader threads: as many as can prepare a step's "
+    "For loader threads: as many as can prepare a step's "
     "data within a step. In other loaders: `num_parallel_calls=tf.data.AUTOTUNE`, processes behind "
     "`from_generator`, `PyDataset(workers=, use_multiprocessing=True)`, `prefetch_batches=`, `num_threads`; "
     "of those only an upper bound is known.",

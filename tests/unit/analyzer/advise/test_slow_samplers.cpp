@@ -50,6 +50,28 @@ TEST(HostWork, OfASamplerThatDrawsAtTheBeginOfAnEpochIsNamedAndPredicted) {
   EXPECT_LT(std::abs(diagnosis.replay->error()), 0.03);
 }
 
+// `if i == 9: break` at the top of the loop: the tenth batch of each epoch is made, not used, and in the step
+// that the next epoch begins in.
+TEST(HostWork, OfASamplerBeforeEachBreakIsCountedOnce) {
+  test::Job job = test::make_loader_job(
+      {.workers = 0,
+       .service_ms = [](size_t i) { return i % 10 == 0 ? 60.0 : 10.0; },
+       .think_ms = [](size_t) { return 10.0; },
+       .describe =
+           [](model::Batch& batch) { batch.fetch.begin += batch.index % 10 == 0 ? 50'000'000 : 20'000; }});
+  test::split_into_epochs(job.process(), 10);
+  auto& steps = job.ranks.front().steps;
+  for (const model::LoaderEpoch& epoch : job.process().epochs) {
+    const model::Ns left = epoch.batches.back().next.begin;
+    const auto step = std::ranges::find_if(steps, [&](const auto& each) { return left < each.step.end; });
+    if (step == steps.end() || step + 1 == steps.end() || left < step->step.begin) continue;
+    (step + 1)->step.begin = step->step.begin;
+    steps.erase(step);
+  }
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  EXPECT_LT(std::abs(diagnosis.replay->error()), 0.05);
+}
+
 // next(iter(loader)) in each step.
 TEST(HostWork, OfASamplerThatIsAskedForAnEpochInEachStepIsToKeepTheIterator) {
   test::Job job = test::make_loader_job({.workers = 0, .draw_ms = 20});

@@ -41,8 +41,12 @@ TEST(Parts, AreAsManyAsWorkersThatMakeBatches) {
   EXPECT_EQ(recorded(ended).parts, 1);
 }
 
-TEST(Parts, AreNotKnownOfAFewBatches) {
+TEST(Parts, AreNotKnownOfAFewBatchesOrWithoutAWorkersTrace) {
   EXPECT_EQ(recorded(one_of_two(7)).parts, 0);
+  test::Job lost = test::make_loader_job({.workers = 2});
+  for (model::Batch& batch : lost.process().epochs[0].batches)
+    if (batch.worker == 1) batch.fetch = {};
+  EXPECT_EQ(recorded(lost).parts, 0);
 }
 
 TEST(Parts, OnlyAnotherSplitMakesFaster) {
