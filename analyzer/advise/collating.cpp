@@ -133,9 +133,7 @@ predict::LoaderReplayInput with_collating(const predict::LoaderReplayInput& reco
 }
 
 bool has_unformatted_rows(const RuleInput& input) {
-  const model::Loader* configured = input.configured_loader();
-  const Frames code = configured ? model::frames_of(configured->code) : Frames();
-  if (code.empty() || !code.front().file.ends_with("/datasets/arrow_dataset.py")) return false;
+  if (!model::is_made_in(input.configured_loader(), "/datasets/arrow_dataset.py")) return false;
   // Formatters of tensors have files of their own; a transform is called by the CustomFormatter.
   const auto formats = [](const model::StackFrame& frame) {
     return frame.function.find("CustomFormatter") != std::string::npos ||

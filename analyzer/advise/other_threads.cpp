@@ -36,6 +36,19 @@ std::string function_of(const model::OtherThreadWork& work) {
   return io::printable(work.line.function) + "()";
 }
 
+std::string thread_words(const model::OtherThreadWork& work) {
+  return work.package.empty() ? "Another thread of the script" : "A thread of " + io::printable(work.package);
+}
+
+std::string fix_words(const model::OtherThreadWork& work, bool has_loader) {
+  if (!work.package.empty())
+    return fmt::format("Call {} less often, or with less: its own thread and training share the GIL",
+                       io::printable(work.package));
+  return fmt::format("Do less in {}, or run it in another process{}: threads share the GIL",
+                     function_of(work),
+                     has_loader ? "" : " (if it makes data, a DataLoader with num_workers >= 1)");
+}
+
 }  // namespace
 
 std::optional<Finding> other_threads_finding(const Rule& rule, const RuleInput& input) {
@@ -47,10 +60,8 @@ std::optional<Finding> other_threads_finding(const Rule& rule, const RuleInput& 
   Finding finding = make_finding(rule, input, lost);
   finding.bottleneck = attribute::Bottleneck::Host;
   finding.explains = {Category::Gil, Category::Sched};
-  finding.title = fmt::format(
-      "{} computes next to training, which waits {}: it runs {} most",
-      work->package.empty() ? "Another thread of the script" : "A thread of " + io::printable(work->package),
-      waiting_words(waits), function_of(*work));
+  finding.title = fmt::format("{} computes next to training, which waits {}: it runs {} most",
+                              thread_words(*work), waiting_words(waits), function_of(*work));
   finding.evidence = {
       {"another thread has the GIL", 100 * work->share.share, "% of the time"},
       {fmt::format("of that in {}", place_words(work->line)), 100 * work->of_threads, "%"},
@@ -58,14 +69,8 @@ std::optional<Finding> other_threads_finding(const Rule& rule, const RuleInput& 
       {"training thread waits for a CPU core", 100 * input.rank.share(Category::Sched), "% of the step"},
       {"available", double(input.process.cpu_count), "CPU cores"}};
   finding.fix.change = NamedChange{"threads", "another process"};
-  finding.fix.summary =
-      fmt::format("Do less in {}, or run it in another process{}: threads share the GIL", function_of(*work),
-                  input.configured_loader() ? "" : " (if it makes data, a DataLoader with num_workers >= 1)");
+  finding.fix.summary = fix_words(*work, input.configured_loader() != nullptr);
   finding.fix.location = (work->called_at ? *work->called_at : work->line).location();
-  if (!work->package.empty())
-    finding.fix.summary =
-        fmt::format("Call {} less often, or with less: its own thread and training share the GIL",
-                    io::printable(work->package));
   finding.ceiling_speedup = ceiling_without_input(input, lost);
   return finding;
 }

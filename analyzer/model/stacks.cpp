@@ -302,6 +302,11 @@ std::optional<StackFrame> sample_code(const Loader& loader) {
   return frames.empty() || !is_users(frames.front()) ? std::nullopt : std::optional(frames.front());
 }
 
+bool is_made_in(const Loader* loader, std::string_view file) {
+  const std::vector<StackFrame> frames = loader ? frames_of(loader->code) : std::vector<StackFrame>();
+  return !frames.empty() && frames.front().file.ends_with(file);
+}
+
 const std::string* stack_of(const Run& run, const Thread& thread, const HostCall& call) {
   auto stack = std::lower_bound(thread.stacks.begin(), thread.stacks.end(), call.begin,
                                 [](const StackAt& a, Ns begin) { return a.begin < begin; });

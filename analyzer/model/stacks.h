@@ -8,6 +8,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/model/run.h"
@@ -30,6 +31,8 @@ std::vector<uint64_t> addresses_of(const std::string& text);
 
 // Where the loader's dataset makes a sample (Loader::code), if it is written in Python outside packages.
 std::optional<StackFrame> sample_code(const Loader& loader);
+// Whether a file of a package, by the end of its path, makes them.
+bool is_made_in(const Loader* loader, std::string_view file);
 
 // Innermost frames of a stack that the recorder writes down (libinject/unwind/python_stack.h).
 constexpr size_t kRecordedFrames = 16;

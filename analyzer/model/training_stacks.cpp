@@ -51,7 +51,7 @@ std::optional<StackFrame> making_line(const Run& run, uint32_t text) {
   return frame ? std::optional(*frame) : std::nullopt;
 }
 
-using FindLine = std::optional<StackFrame> (*)(const Run&, uint32_t text);
+template <typename FindLine>  // std::optional<StackFrame>(const Run&, uint32_t text)
 std::vector<SeenFunction> functions_by(FindLine find, const Run& run, const Process& process,
                                        const std::vector<TimeSpan>& intervals) {
   FunctionTallies tallies;
@@ -122,18 +122,13 @@ std::vector<SeenFunction> making_functions(const Run& run, const Process& proces
 
 std::optional<StackFrame> caller_of(const Run& run, const Process& process,
                                     const std::vector<TimeSpan>& intervals, const std::string& package) {
-  const std::string folder = "/" + package + "/";
-  FunctionTallies callers;
-  for (const WorkerStack* sample : training_samples(process, intervals)) {
-    const auto found = run.texts.find(sample->text);
-    if (found == run.texts.end()) continue;
-    const std::vector<StackFrame> frames = frames_of(found->second);
-    const bool calls = std::ranges::any_of(
-        frames, [&](const StackFrame& frame) { return frame.file.find(folder) != std::string::npos; });
-    const StackFrame* caller = calls ? users_frame(frames) : nullptr;
-    if (caller && is_users(*caller)) callers.add(*caller, double(sample->weight));
-  }
-  const std::vector<SeenFunction> lines = callers.by_share();
+  const auto calling_line = [folder = "/" + package + "/"](const Run& of, uint32_t text) {
+    const auto found = of.texts.find(text);
+    const bool calls = found != of.texts.end() && found->second.find(folder) != std::string::npos;
+    const std::optional<StackFrame> line = calls ? users_line(of, text) : std::nullopt;
+    return line && is_users(*line) ? line : std::nullopt;
+  };
+  const std::vector<SeenFunction> lines = functions_by(calling_line, run, process, intervals);
   return lines.empty() ? std::nullopt : std::optional(lines.front().frame);
 }
 

@@ -52,7 +52,7 @@ double sampled_share_of(const Run& run, const Process& process, const std::vecto
                         StackTest is_it);
 
 // The user's line that most of them which are in a package, or in what another one has for it
-// (torch/utils/tensorboard), were called from. nullopt where the package's own calls fill the stacks.
+// (torch/utils/tensorboard), were called from. nullopt where fewer than kLeastStackSamples reach that line.
 std::optional<StackFrame> caller_of(const Run& run, const Process& process,
                                     const std::vector<TimeSpan>& intervals, const std::string& package);
 

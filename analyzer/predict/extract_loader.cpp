@@ -63,17 +63,18 @@ bool is_followed(const RankAttribution& rank, const attribute::StepAttribution& 
   return next != rank.steps.data() + rank.steps.size() && next->step.begin == step.step.end;
 }
 
-// From the end of one next() to the begin of the following, or to the end of its step. A batch that was taken
-// before a `break` has the step in which the next epoch begins: until then, as what follows is that epoch's.
-double think_ns(const RankAttribution& rank, const LoaderEpoch& epoch, const std::vector<size_t>& order,
-                size_t position, double otherwise, Ns next_epoch) {
-  const Batch& batch = epoch.batches[order[position]];
+// From the end of one next() to the begin of the following.
+double think_ns(const RankAttribution& rank, const Batch& batch, const Batch& following) {
   const auto* step = step_at(rank, batch.next.begin);
-  if (position + 1 < order.size()) {
-    Ns until = epoch.batches[order[position + 1]].next.begin;
-    if (step && until > step->step.end && !is_followed(rank, *step)) until = step->step.end;
-    return std::max<double>(0, double(until - batch.next.end));
-  }
+  Ns until = following.next.begin;
+  if (step && until > step->step.end && !is_followed(rank, *step)) until = step->step.end;
+  return std::max<double>(0, double(until - batch.next.end));
+}
+
+// Of an epoch's last batch: to the end of its step. A batch that was taken before a `break` has the step in
+// which the next epoch begins: until then, as what follows is that epoch's.
+double last_think_ns(const RankAttribution& rank, const Batch& batch, Ns next_epoch, double otherwise) {
+  const auto* step = step_at(rank, batch.next.begin);
   if (!step || step->step.end <= batch.next.end) return otherwise;
   const bool is_left = next_epoch > batch.next.end && next_epoch < step->step.end;
   return double((is_left ? next_epoch : step->step.end) - batch.next.end);
@@ -125,8 +126,9 @@ ReplayEpoch convert(const RankAttribution& rank, const LoaderEpoch& epoch, Ns ne
     cost.send_ns = sent[i];
     cost.pin_ns = std::max<double>(0, double(batch.pinned.length()));
     cost.bytes = batch.tensors > 0 ? double(batch.bytes) : typical.bytes;
-    cost.think_ns = think_ns(rank, epoch, order, position, typical.think_ns, next_start);
     const Batch& taken = epoch.batches[order[position]];
+    cost.think_ns = position + 1 < order.size() ? think_ns(rank, taken, epoch.batches[order[position + 1]])
+                                                : last_think_ns(rank, taken, next_start, typical.think_ns);
     cost.counted = step_at(rank, taken.next.begin) != nullptr;
     cost.slept_ns = epoch.workers.empty() ? cost.service_ns - cost.cpu_ns : double(taken.next.length());
     recorded.batches.push_back(cost);
@@ -145,7 +147,8 @@ std::optional<BatchCost> typical_batch(const RankAttribution& rank,
   for (const LoaderEpoch* epoch : epochs) {
     const std::vector<size_t> order = taken_order(*epoch);
     taken += order.size();
-    for (size_t i = 0; i + 1 < order.size(); ++i) think.push_back(think_ns(rank, *epoch, order, i, 0, 0));
+    for (size_t i = 0; i + 1 < order.size(); ++i)
+      think.push_back(think_ns(rank, epoch->batches[order[i]], epoch->batches[order[i + 1]]));
     for (const Batch& batch : epoch->batches) {
       if (!was_fetched(batch)) continue;
       service.push_back(service_ns(batch));
@@ -248,7 +251,7 @@ int parts(const std::vector<const LoaderEpoch*>& epochs, int workers) {
       serving.insert(batch.worker);
       ++made;
     }
-    if (taken > made + taken / size_t(2 * workers + 1)) return 0;
+    if (2 * size_t(workers) * (taken - made) > taken) return 0;  // half of a worker's share
     if (made >= kTurns * size_t(workers)) most = std::max(most, serving.size());
   }
   return most < size_t(workers) ? int(most) : 0;

@@ -40,6 +40,11 @@ double share_of(const BatchCost& batch) {
   return batch.service_ns > 0 ? batch.cpu_ns / batch.service_ns : 0;
 }
 
+// More workers than batches would have nothing to do.
+size_t useful(int workers, const ReplayEpoch& epoch) {
+  return std::min(size_t(std::max(workers, 0)), std::max<size_t>(epoch.batches.size(), 1));
+}
+
 }  // namespace
 
 EpochSimulation::EpochSimulation(const LoaderReplayInput& recording, const ReplayEpoch& epoch,
@@ -48,9 +53,7 @@ EpochSimulation::EpochSimulation(const LoaderReplayInput& recording, const Repla
       epoch_(epoch),
       setting_(setting),
       long_warm_up_(long_warm_up(epoch)),
-      // More workers than batches would have nothing to do.
-      workers_(std::min(size_t(std::max(serving_workers(recording, setting), 0)),
-                        std::max<size_t>(epoch.batches.size(), 1))),
+      workers_(useful(serving_workers(recording, setting), epoch)),
       queues_(setting.cores > 0 ? setting.cores : recording.cores, workers_.size() + 1, recording.scheduling,
               recording.company_loss) {
   for (size_t i = 0; i < workers_.size(); ++i) {
@@ -100,9 +103,7 @@ void EpochSimulation::run(Totals& totals) {
 // or one batch a worker.
 size_t EpochSimulation::ahead() const {
   // A worker that has nothing to give leaves its indices to the others.
-  const size_t shares =
-      std::max(workers_.size(), std::min(size_t(std::max(setting_.workers, 0)), epoch_.batches.size()));
-  const size_t full = size_t(std::max(setting_.prefetch_factor, 1)) * shares;
+  const size_t full = size_t(std::max(setting_.prefetch_factor, 1)) * useful(setting_.workers, epoch_);
   const LoaderSetting& recorded = recording_.setting;
   if (taken_ >= long_warm_up_ || setting_ == recorded) return full;
   const size_t recorded_ahead =

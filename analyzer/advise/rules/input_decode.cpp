@@ -40,9 +40,8 @@ constexpr Threshold kThresholds[] = {
      "below it they come first (`dataloader-workers`), and what they leave is looked at again"},
     {"CPU time of a fetch", kLeastCpuShare, "of its duration", "below it waiting for storage takes more"},
     {"transforms, and waiting for a CPU core to run them", kLeastOfWait, "of the data stall",
-     "below it most of the stall has another cause: worker-to-trainer transfer, worker start-up; then what "
-     "goes "
-     "counts if transforms take a tenth"},
+     "below it most of the stall has another cause (worker-to-trainer transfer, worker start-up), and only "
+     "what a tenth of the transforms' time would save counts"},
     {"or, where the job fills its cores, CPU time of the workers", kLeastOfCpu, "of that of the job",
      "training waits little then, and computes more slowly on the cores that they leave"},
     {"cores that are filled", kFullCores, "of those that the job may use",

@@ -131,6 +131,22 @@ TEST(Collating, ByDefaultIsOfWholeBatchesInWorkersToo) {
       << "not seen collating";
 }
 
+// So short that no sample was in it: 200 tensors are what is slow.
+TEST(Collating, OfManyTensorsNeedsNoSample) {
+  const auto summary_with = [](uint32_t tensors) {
+    test::Job job = test::make_loader_job({.cpu_share = 1, .describe = [=](model::Batch& batch) {
+                                             batch.collate_ns = 5'000'000;
+                                             batch.tensors = tensors;
+                                           }});
+    test::set_shares(job,
+                     {{attribute::Category::InputTransfer, 0.5}, {attribute::Category::InputTransform, 0.1}});
+    const Found found(job, "collate-cost");
+    return found ? found->fix.summary : "";
+  };
+  EXPECT_TRUE(summary_with(200).starts_with("Return one tensor")) << summary_with(200);
+  EXPECT_TRUE(summary_with(2).starts_with("Do the work of")) << summary_with(2);
+}
+
 TEST(Collating, OfATensorDatasetIsOfWholeBatches) {
   CollatingJob tensors("/v/site-packages/torch/utils/data/dataset.py:200 <genexpr>");
   tensors.job.process().threads[0].worker_stacks.clear();

@@ -120,10 +120,10 @@ TEST(InputOwnCode, MoreThreadsThatComputeInPythonAreNotPredicted) {
 }
 
 // Samples of the training thread, of which 4 in 10 saw another thread execute Python.
-void see_another_thread(test::Job& job) {
+void see_another_thread(test::Job& job, const std::string& line = "/home/me/train.py:7 make") {
   constexpr uint32_t kTrain = 91, kMake = 92;
   job.run.texts[kTrain] = "/v/site-packages/torch/_tensor.py:5 backward\n/home/me/train.py:80 main";
-  job.run.texts[kMake] = "/home/me/train.py:7 make\n/usr/lib/python3.11/threading.py:982 Thread._bootstrap";
+  job.run.texts[kMake] = line + "\n/usr/lib/python3.11/threading.py:982 Thread._bootstrap";
   model::Process& process = job.process();
   const model::TimeSpan all{job.rank().steps.front().step.begin, job.rank().steps.back().step.end};
   const Ns each = all.length() / 100;
@@ -166,6 +166,18 @@ TEST(HostWork, IsOtherThreadsWhereALoaderBringsTheData) {
   ASSERT_NE(find(diagnosis, "host-work"), nullptr);
   EXPECT_NE(find(diagnosis, "host-work")->title.find("Another thread"), std::string::npos);
   EXPECT_EQ(find(diagnosis, "input-own-code"), nullptr);
+}
+
+// TensorBoard's writes what the script gave it: its function is not the user's to change.
+TEST(HostWork, OfAPackagesThreadIsToCallThePackageLess) {
+  test::Job job = test::make_loader_job({.workers = 1});
+  test::set_shares(job, {{Category::Gil, 0.2}, {Category::Compute, 0.8}});
+  see_another_thread(job, "/v/site-packages/tensorboard/pywrap.py:141 crc_update");
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  const Finding* finding = find(diagnosis, "host-work");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_TRUE(finding->title.starts_with("A thread of tensorboard computes")) << finding->title;
+  EXPECT_TRUE(finding->fix.summary.starts_with("Call tensorboard less often")) << finding->fix.summary;
 }
 
 TEST(InputOwnCode, ALoadersWaitsAreTheLoaders) {

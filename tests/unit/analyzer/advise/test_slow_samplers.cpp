@@ -34,7 +34,7 @@ TEST(HostWork, OfASamplerIsNamedAndPredicted) {
 }
 
 // 50 ms before the first of ten batches of 10 ms, beside 10 ms of training: 5 of 25 ms.
-TEST(HostWork, OfASamplerThatDrawsAtTheBeginOfAnEpochIsNamedAndPredicted) {
+test::Job drawing_for_epochs() {
   test::Job job = test::make_loader_job(
       {.workers = 0,
        .service_ms = [](size_t i) { return i % 10 == 0 ? 60.0 : 10.0; },
@@ -42,25 +42,27 @@ TEST(HostWork, OfASamplerThatDrawsAtTheBeginOfAnEpochIsNamedAndPredicted) {
        .describe =
            [](model::Batch& batch) { batch.fetch.begin += batch.index % 10 == 0 ? 50'000'000 : 20'000; }});
   test::split_into_epochs(job.process(), 10);
+  return job;
+}
+
+TEST(HostWork, OfASamplerThatDrawsAtTheBeginOfAnEpochIsNamedAndBounded) {
+  const test::Job job = drawing_for_epochs();
   const Diagnosis diagnosis = diagnose(job.run, job.ranks);
   const Finding* finding = find(diagnosis, "host-work");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->title.find("50 ms before its first batch"), std::string::npos) << finding->title;
   EXPECT_NE(finding->fix.summary.find("longer epochs"), std::string::npos) << finding->fix.summary;
   EXPECT_LT(std::abs(diagnosis.replay->error()), 0.03);
+  EXPECT_FALSE(finding->prediction) << "what the draw leaves behind goes, too";
+  EXPECT_GE(finding->ceiling_speedup.value_or(0), 25.0 / 20);
 }
 
 // `if i == 9: break` at the top of the loop: the tenth batch of each epoch is made, not used, and in the step
 // that the next epoch begins in.
 TEST(HostWork, OfASamplerBeforeEachBreakIsCountedOnce) {
-  test::Job job = test::make_loader_job(
-      {.workers = 0,
-       .service_ms = [](size_t i) { return i % 10 == 0 ? 60.0 : 10.0; },
-       .think_ms = [](size_t) { return 10.0; },
-       .describe =
-           [](model::Batch& batch) { batch.fetch.begin += batch.index % 10 == 0 ? 50'000'000 : 20'000; }});
-  test::split_into_epochs(job.process(), 10);
+  test::Job job = drawing_for_epochs();
   auto& steps = job.ranks.front().steps;
+  const size_t recorded = steps.size();
   for (const model::LoaderEpoch& epoch : job.process().epochs) {
     const model::Ns left = epoch.batches.back().next.begin;
     const auto step = std::ranges::find_if(steps, [&](const auto& each) { return left < each.step.end; });
@@ -68,6 +70,7 @@ TEST(HostWork, OfASamplerBeforeEachBreakIsCountedOnce) {
     (step + 1)->step.begin = step->step.begin;
     steps.erase(step);
   }
+  ASSERT_LT(steps.size(), recorded - 10);
   const Diagnosis diagnosis = diagnose(job.run, job.ranks);
   EXPECT_LT(std::abs(diagnosis.replay->error()), 0.05);
 }

@@ -3,9 +3,8 @@
 // of which it is not.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include <algorithm>
+#include <numeric>
 
 #include "analyzer/advise/input_seen.h"
 #include "analyzer/advise/long_steps.h"
@@ -45,11 +44,32 @@ TEST(LongSteps, AreNamedWithTheirDistance) {
 }
 
 // As PPO does: 16 minibatches, then a rollout.
-TEST(LongSteps, ARolloutNeedsNoStack) {
+OwnLoop with_rollouts() {
   std::vector<double> lengths(160, 5);
   for (size_t i = 16; i < lengths.size(); i += 16) lengths[i] += 100;
-  OwnLoop training(lengths);
-  const Diagnosis diagnosis = training.diagnose();
+  return OwnLoop(lengths);
+}
+
+// The training thread is seen every 2 ms, in the first of these stacks for 5 ms of each step, then in the
+// others by turns.
+Diagnosis seen_in(OwnLoop training, const std::vector<std::string>& stacks) {
+  test::Job& job = training.job;
+  for (uint32_t i = 0; i < stacks.size(); ++i) job.run.texts[i + 1] = stacks[i];
+  uint32_t samples = 0;
+  for (Ns at = 0; at < training.step(159).end - kStart; at += 2 * kMs) {
+    const auto& steps = job.rank().steps;
+    const auto step = std::ranges::find_if(steps, [&](const auto& s) { return s.step.end > kStart + at; });
+    const bool is_first = kStart + at - step->step.begin < 5 * kMs;
+    const uint32_t text = is_first ? 1 : 2 + ++samples % uint32_t(stacks.size() - 1);
+    job.process().threads[0].worker_stacks.push_back({kStart + at, 2 * kMs, text, job.process().pid});
+  }
+  return training.diagnose();
+}
+
+constexpr const char* kUpdate = "/home/me/train.py:40 update\n/home/me/train.py:90 <module>";
+
+TEST(LongSteps, ARolloutNeedsNoStack) {
+  const Diagnosis diagnosis = with_rollouts().diagnose();
   const Finding* finding = find(diagnosis, "long-steps");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->title.find("every 16th step takes 100 ms more"), std::string::npos) << finding->title;
@@ -58,19 +78,8 @@ TEST(LongSteps, ARolloutNeedsNoStack) {
 
 // Its environment computes: no call of it is recorded, but the training thread is seen in it.
 TEST(LongSteps, AreNamedByWhereTheTrainingThreadIsSeen) {
-  std::vector<double> lengths(160, 5);
-  for (size_t i = 16; i < lengths.size(); i += 16) lengths[i] += 100;
-  OwnLoop training(lengths);
-  training.job.run.texts[1] = "/home/me/train.py:40 update\n/home/me/train.py:90 <module>";
-  training.job.run.texts[2] = "/home/me/env.py:20 Env.step\n/home/me/train.py:60 rollout";
-  for (Ns at = 0; at < training.step(159).end - kStart; at += 2 * kMs) {
-    const auto& steps = training.job.rank().steps;
-    const auto step = std::ranges::find_if(steps, [&](const auto& s) { return s.step.end > kStart + at; });
-    const bool is_update = kStart + at - step->step.begin < 5 * kMs;
-    training.job.process().threads[0].worker_stacks.push_back(
-        {kStart + at, 2 * kMs, is_update ? 1u : 2u, training.job.process().pid});
-  }
-  const Diagnosis diagnosis = training.diagnose();
+  const Diagnosis diagnosis =
+      seen_in(with_rollouts(), {kUpdate, "/home/me/env.py:20 Env.step\n/home/me/train.py:60 rollout"});
   const Finding* finding = find(diagnosis, "long-steps");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->fix.location, "/home/me/env.py:20");
@@ -78,23 +87,10 @@ TEST(LongSteps, AreNamedByWhereTheTrainingThreadIsSeen) {
 
 // A figure every 16th step: of most samples the user's line is deeper than stacks are recorded.
 TEST(LongSteps, OfAPackageNameItAndItsCaller) {
-  std::vector<double> lengths(160, 5);
-  for (size_t i = 16; i < lengths.size(); i += 16) lengths[i] += 100;
-  OwnLoop training(lengths);
-  auto& texts = training.job.run.texts;
-  texts[1] = "/home/me/train.py:40 update\n/home/me/train.py:90 <module>";
-  texts[2] = "/v/site-packages/matplotlib/axis.py:327 Tick._apply_params";
-  texts[3] = "/v/site-packages/matplotlib/text.py:12 Text.draw";
-  texts[4] = "/v/site-packages/matplotlib/pyplot.py:9 subplots\n/home/me/train.py:60 <module>";
-  size_t samples = 0;
-  for (Ns at = 0; at < training.step(159).end - kStart; at += 2 * kMs) {
-    const auto& steps = training.job.rank().steps;
-    const auto step = std::ranges::find_if(steps, [&](const auto& s) { return s.step.end > kStart + at; });
-    const bool is_update = kStart + at - step->step.begin < 5 * kMs;
-    training.job.process().threads[0].worker_stacks.push_back(
-        {kStart + at, 2 * kMs, is_update ? 1u : 2 + uint32_t(++samples % 3), training.job.process().pid});
-  }
-  const Diagnosis diagnosis = training.diagnose();
+  const Diagnosis diagnosis = seen_in(
+      with_rollouts(), {kUpdate, "/v/site-packages/matplotlib/axis.py:327 Tick._apply_params",
+                        "/v/site-packages/matplotlib/text.py:12 Text.draw",
+                        "/v/site-packages/matplotlib/pyplot.py:9 subplots\n/home/me/train.py:60 <module>"});
   const Finding* finding = find(diagnosis, "long-steps");
   ASSERT_NE(finding, nullptr);
   EXPECT_NE(finding->title.find("in matplotlib"), std::string::npos) << finding->title;
