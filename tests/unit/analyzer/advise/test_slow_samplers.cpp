@@ -86,15 +86,30 @@ TEST(HostWork, OfASamplerThatIsAskedForAnEpochInEachStepIsToKeepTheIterator) {
   EXPECT_TRUE(finding->fix.summary.starts_with("Call iter() on the DataLoader once")) << finding->fix.summary;
 }
 
-// The same with workers, which start for each batch: living ones would still begin an epoch in each step.
-TEST(DataloaderPersistentWorkers, StartedForASingleBatchAreToKeepTheIterator) {
-  test::Job job = test::make_loader_job({.workers = 2, .think_ms = [](size_t) { return 20.0; }});
+// The same with workers, which start for each batch.
+test::Job starting_for_each_batch(test::LoaderJob wanted) {
+  wanted.workers = 2;
+  wanted.think_ms = [](size_t) { return 20.0; };
+  test::Job job = test::make_loader_job(wanted);
   test::split_into_epochs(job.process(), 1);
   for (model::LoaderEpoch& epoch : job.process().epochs) {
     epoch.start.begin -= 15'000'000;  // of 20 ms between two batches
     epoch.batches.front().sent = epoch.start.begin + 10'000'000;
   }
   test::set_shares(job, {{Category::InputStartup, 0.6}});
+  return job;
+}
+
+// Cheaper samples gain nothing there, though training waits for a batch in each step.
+TEST(InputDecode, IsNoneWhereWorkersStart) {
+  const test::Job job =
+      starting_for_each_batch({.cpu_count = 2, .cpu_share = 1, .service_ms = [](size_t) { return 0.5; }});
+  EXPECT_EQ(find(diagnose(job.run, job.ranks), "input-decode"), nullptr);
+}
+
+// Living ones would still begin an epoch in each step.
+TEST(DataloaderPersistentWorkers, StartedForASingleBatchAreToKeepTheIterator) {
+  test::Job job = starting_for_each_batch({});
   const auto keeps_iterator = [&] {
     const Diagnosis diagnosis = diagnose(job.run, job.ranks);
     const Finding* finding = find(diagnosis, "dataloader-persistent-workers");

@@ -12,8 +12,10 @@ namespace gpuwatch::predict {
 namespace {
 
 // One of two workers makes all batches, four ahead.
-test::Job one_of_two(size_t batches = 200) {
-  test::Job job = test::make_loader_job({.workers = 1, .prefetch_factor = 4, .batches = batches});
+test::Job one_of_two(test::LoaderJob wanted = {}) {
+  wanted.workers = 1;
+  wanted.prefetch_factor = 4;
+  test::Job job = test::make_loader_job(wanted);
   model::Process& process = job.process();
   process.loaders[0].num_workers = 2;
   process.loaders[0].prefetch_factor = 2;
@@ -42,11 +44,18 @@ TEST(Parts, AreAsManyAsWorkersThatMakeBatches) {
 }
 
 TEST(Parts, AreNotKnownOfAFewBatchesOrWithoutAWorkersTrace) {
-  EXPECT_EQ(recorded(one_of_two(7)).parts, 0);
+  EXPECT_EQ(recorded(one_of_two({.batches = 7})).parts, 0);
   test::Job lost = test::make_loader_job({.workers = 2});
   for (model::Batch& batch : lost.process().epochs[0].batches)
     if (batch.worker == 1) batch.fetch = {};
   EXPECT_EQ(recorded(lost).parts, 0);
+}
+
+// Four batches of 10 ms hide one of 30 ms, two do not.
+TEST(Parts, LeaveTheirTurnsToTheOthers) {
+  const test::LoaderJob uneven{.service_ms = [](size_t i) { return i % 4 == 0 ? 30.0 : 3.0; },
+                               .think_ms = [](size_t) { return 10.0; }};
+  EXPECT_LT(std::abs(check(recorded(one_of_two(uneven))).error()), 0.02);
 }
 
 TEST(Parts, OnlyAnotherSplitMakesFaster) {
