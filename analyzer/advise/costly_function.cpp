@@ -74,7 +74,21 @@ std::string fix_words(const CostlyFunction& function, const RuleInput& input) {
   return words;
 }
 
+model::WorkerActivity activity_of(const RuleInput& input, const model::Loader& loader) {
+  return model::worker_activity(input.run, input.process, uint32_t(&loader - input.process.loaders.data()));
+}
+
 }  // namespace
+
+double decoding_share(const RuleInput& input) {
+  const model::Loader* configured = input.configured_loader();
+  if (!configured) return 0;
+  if (input.loader && input.loader->setting.workers == 0)
+    return model::decoding_share(input.run, input.process,
+                                 attribute::times_of(input.rank, attribute::Category::InputTransform));
+  const model::WorkerActivity activity = activity_of(input, *configured);
+  return activity.stack_samples >= kLeastSamples ? activity.decoding_share : 0;
+}
 
 CostlyFunction costly_function(const RuleInput& input) {
   CostlyFunction function;
@@ -84,10 +98,9 @@ CostlyFunction costly_function(const RuleInput& input) {
     const auto making = attribute::times_of(input.rank, attribute::Category::InputTransform);
     const auto seen = model::making_functions(input.run, input.process, making);
     if (!seen.empty()) put(function, seen.front());
-    function.decoding = model::decoding_share(input.run, input.process, making);
+    function.decoding = decoding_share(input);
   } else {
-    const auto loader = uint32_t(configured - input.process.loaders.data());
-    const model::WorkerActivity activity = model::worker_activity(input.run, input.process, loader);
+    const model::WorkerActivity activity = activity_of(input, *configured);
     // Most of these samples are collate_fn's, where that takes most of a batch.
     if (activity.stack_samples >= kLeastSamples && collating_mostly(input) == 0) {
       put(function, activity.functions.front());

@@ -18,6 +18,9 @@ struct CostlyFunction {
 };
 CostlyFunction costly_function(const RuleInput& input);
 
+// Of the stack samples of making batches, those in a decoder of files; 0 if there are too few.
+double decoding_share(const RuleInput& input);
+
 // Names it in summary, location and the first row of evidence. Of the ways to have less work only those that
 // this job has: a GPU to do it on, files that are decoded.
 void name_costly_function(Finding& finding, const RuleInput& input);

@@ -5,6 +5,7 @@
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/collating.h"
+#include "analyzer/advise/costly_function.h"
 #include "analyzer/advise/input_facts.h"
 #include "analyzer/advise/machine.h"
 #include "analyzer/advise/many_tensors.h"
@@ -40,6 +41,8 @@ constexpr Threshold kThresholds[] = {
     {"or, where the job fills its cores, what workers take of them to collate", kLeastOfCores, "of the step",
      "training waits little then, and computes more slowly on the cores that they leave"},
     kTensorsOfBatch,
+    {"and, where collate_fn is PyTorch's, stack samples in decoders of files, below", kLeastDecoding,
+     "of those of making batches", "files are decoded one by one, also where whole batches are indexed"},
     kLeastGain,
 };
 
@@ -149,14 +152,19 @@ std::optional<Finding> slow_collate(const RuleInput& input, const Lost& lost) {
   const bool gains = lost.waits >= kLeastInputShare && now >= after * kLeastSpeedup;
   if (!gains && of_cores < kLeastOfCores) return std::nullopt;
 
+  const Collating collating = seen_collating(input, share);
+  const bool are_whole_batches_meant = collating.is_default && !has_unformatted_rows(input);
+  // Photos are no tensors already: indexed as a whole batch, each still is decoded. Next to a busy process
+  // stacking 16 of them took half of the time to make a batch.
+  if (are_whole_batches_meant && decoding_share(input) >= kLeastDecoding) return std::nullopt;
+
   const double waits = lost.waits;
   Finding finding =
       make_finding(kCollateCost, input, std::max(gains ? std::min(waits, 1 - after / now) : 0, of_cores));
   finding.bottleneck = attribute::Bottleneck::Input;  // also where most of it is waiting for a core
   describe_collate(finding, input, lost);
-  const Collating collating = seen_collating(input, share);
   name_function(finding, collating);
-  if (collating.is_default && !has_unformatted_rows(input)) {
+  if (are_whole_batches_meant) {
     // The calls of __getitem__ go as well: no more is known than that the time to make the batch does.
     finding.lost_share = lost.most();
     finding.ceiling_speedup = ceiling_of(input, lost);

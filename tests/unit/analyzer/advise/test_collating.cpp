@@ -147,6 +147,21 @@ TEST(Collating, OfManyTensorsNeedsNoSample) {
   EXPECT_TRUE(summary_with(2).starts_with("Do the work of")) << summary_with(2);
 }
 
+// Photos, of which stacking takes most next to a busy process: each still is decoded.
+TEST(Collating, ByDefaultIsNotOfWholeBatchesWhereFilesAreDecoded) {
+  const auto job = [](const std::string& makes) {
+    CollatingJob made(kDefaultCollate);
+    made.job.run.texts[kFormat] = makes + "\n/home/a/data.py:41 Photos.__getitem__" + kFetch;
+    made.see(kFormat, 9'000'000);
+    for (const model::Batch& batch : made.job.process().epochs[0].batches)
+      made.job.rank().slices.push_back(
+          {batch.fetch.begin, batch.fetch.end - 7'000'000, attribute::Category::InputTransform, 0});
+    return made.found();
+  };
+  EXPECT_TRUE(job("/v/site-packages/numpy/core.py:9 roll"));
+  EXPECT_FALSE(job("/v/site-packages/PIL/JpegImagePlugin.py:9 load_read"));
+}
+
 TEST(Collating, OfATensorDatasetIsOfWholeBatches) {
   CollatingJob tensors("/v/site-packages/torch/utils/data/dataset.py:200 <genexpr>");
   tensors.job.process().threads[0].worker_stacks.clear();
