@@ -52,7 +52,7 @@ std::optional<StackFrame> making_line(const Run& run, uint32_t text) {
 }
 
 template <typename FindLine>  // std::optional<StackFrame>(const Run&, uint32_t text)
-std::vector<SeenFunction> functions_by(FindLine find, const Run& run, const Process& process,
+std::vector<SeenFunction> functions_by(const FindLine& find, const Run& run, const Process& process,
                                        const std::vector<TimeSpan>& intervals) {
   FunctionTallies tallies;
   std::unordered_map<uint32_t, std::optional<StackFrame>> known;
