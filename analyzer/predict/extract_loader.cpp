@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <utility>
 
 #include "analyzer/model/quantile.h"
@@ -13,6 +12,7 @@
 #include "analyzer/predict/loader_replay.h"
 #include "analyzer/predict/restart.h"
 #include "analyzer/predict/unseen_workers.h"
+#include "analyzer/predict/worker_parts.h"
 
 namespace gpuwatch::predict {
 namespace {
@@ -235,28 +235,6 @@ void add_epochs(const Process& process, const RankAttribution& rank, uint32_t lo
   recording.pin_ns = pinned.value(0);
 }
 
-// Workers that made all batches of each epoch that has enough for all, if the others made none; else 0. A
-// DataLoader gives its workers turns, so that the dataset must have had nothing for them: an IterableDataset
-// with fewer files than workers. Not where a worker's trace was lost, and with it who made its batches.
-int parts(const std::vector<const LoaderEpoch*>& epochs, int workers) {
-  constexpr size_t kTurns = 4;
-  size_t most = 0;
-  for (const LoaderEpoch* epoch : epochs) {
-    std::set<uint32_t> serving;
-    size_t made = 0, taken = 0;
-    for (const Batch& batch : epoch->batches) {
-      if (!was_taken(batch)) continue;
-      ++taken;
-      if (!was_fetched(batch)) continue;
-      serving.insert(batch.worker);
-      ++made;
-    }
-    if (2 * size_t(workers) * (taken - made) > taken) return 0;  // half of a worker's share
-    if (made >= kTurns * size_t(workers)) most = std::max(most, serving.size());
-  }
-  return most < size_t(workers) ? int(most) : 0;
-}
-
 // Of a batch of mean size.
 double transfer_ms(const LoaderReplayInput& recording) {
   Mean bytes;
@@ -343,8 +321,8 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const Ran
     recording.company_loss = assumed_company_loss();
     recording.scheduling.spinning_power = assumed_spinning_power();
   }
-  recording.parts = parts(epochs, recording.setting.workers);
   add_epochs(process, rank, loader, epochs, *typical, recording);
+  recording.parts = recorded_parts(epochs, recording);
   recording.measured_step_ms = rank.mean_step_ms();
   recording.steps = rank.steps.size();
   size_t all = 0;
@@ -361,9 +339,11 @@ std::vector<std::string> assumptions(const LoaderReplayInput& recording, LoaderS
   std::vector<std::string> result;
   const LoaderSetting& recorded = recording.setting;
   const bool is_short = recording.epochs.size() > 1;
-  if (setting.is_split && recording.parts > 0)
-    result.push_back(
-        fmt::format("all {} workers make batches as quickly as {} did", setting.workers, recording.parts));
+  if (setting.is_split && !recording.parts.empty())
+    result.push_back(fmt::format("all {} workers make batches as quickly as {} did", setting.workers,
+                                 serving_workers(recording, recorded)));
+  else if (!recording.parts.empty() && setting.workers > 0 && setting.workers != recorded.workers)
+    result.emplace_back("the data is divided among the workers in the parts that the recorded ones had");
   if (setting.workers > 0 && !recording.hand_over.measured)
     result.push_back(fmt::format(
         "worker-to-trainer transfer of a batch takes {:.1f} ms (assumed: this run had no workers)",

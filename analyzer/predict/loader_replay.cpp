@@ -13,6 +13,7 @@
 #include "analyzer/predict/loader_simulation.h"
 #include "analyzer/predict/speed_drift.h"
 #include "analyzer/predict/unseen_workers.h"
+#include "analyzer/predict/worker_parts.h"
 
 namespace gpuwatch::predict {
 namespace {
@@ -316,11 +317,6 @@ double step_without_input_ms(const LoaderReplayInput& recording) {
   return count ? think_ns / double(count) * recording.batches_per_step / kNsPerMs : 0;
 }
 
-int serving_workers(const LoaderReplayInput& recording, const LoaderSetting& setting) {
-  const bool has_all = setting.is_split || recording.parts == 0;
-  return has_all ? setting.workers : std::min(setting.workers, recording.parts);
-}
-
 Limit limit(const LoaderReplayInput& recording, LoaderSetting setting) {
   constexpr double kSaturated = 0.93;  // of its time in use; the rest is hand-over and chance
   constexpr double kNoWait = 0.05;     // of the step
@@ -349,6 +345,8 @@ std::string limit_words(const LoaderReplayInput& recording, LoaderSetting settin
       if (const int serving = serving_workers(recording, setting); serving < setting.workers)
         return fmt::format("{} of {} workers make{} all batches", serving, setting.workers,
                            serving == 1 ? "s" : "");
+      if (const double share = largest_share(recording, setting); share * setting.workers > 1)
+        return fmt::format("one of {} workers makes {:.0f}% of the batches", setting.workers, 100 * share);
       return setting.workers > 0 ? "the workers are always busy"
                                  : "the training thread prepares batches itself";
     case Limit::kHandOver:

@@ -32,7 +32,7 @@ struct LoaderSetting {
   double cpu_factor = 1;    // computing of a batch, against the recorded: cheaper transforms
   double draw_factor = 1;   // drawing the indices of a batch, against the recorded: another sampler
   double cores = 0;         // CPUs that can be had; 0: as recorded
-  bool is_split = false;    // every worker makes batches, also where only some did (`parts`)
+  bool is_split = false;    // all workers make as many batches, whatever `parts` they had
   bool operator==(const LoaderSetting&) const = default;
 };
 
@@ -96,9 +96,8 @@ struct Restart {
 struct LoaderReplayInput {
   std::vector<ReplayEpoch> epochs;
   LoaderSetting setting;  // as it was recorded
-  // So many workers made all batches, and the others none: the dataset has no more parts to give, as files.
-  // 0: as many as there are.
-  int parts = 0;
+  // Of the data, that each worker had; empty: they took turns to the end (worker_parts.h).
+  std::vector<int> parts;
   HandOver hand_over;
   Restart restart;
   Scheduling scheduling;
@@ -130,9 +129,6 @@ struct LoaderReplayInput {
 
 // What keeps a replayed step from being shorter.
 enum class Limit { kTraining, kWorkers, kCpu, kPinThread, kHandOver };
-
-// Those that make batches.
-int serving_workers(const LoaderReplayInput& recording, const LoaderSetting& setting);
 
 struct LoaderReplay {
   double step_ms = 0;

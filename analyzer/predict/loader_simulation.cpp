@@ -4,10 +4,12 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "analyzer/model/steps.h"
 #include "analyzer/predict/late_helpers.h"
+#include "analyzer/predict/worker_parts.h"
 
 namespace gpuwatch::predict {
 namespace {
@@ -40,6 +42,17 @@ double share_of(const BatchCost& batch) {
   return batch.service_ns > 0 ? batch.cpu_ns / batch.service_ns : 0;
 }
 
+// Of an epoch that was read to its end, the batches that each worker has to give.
+std::vector<size_t> batches_of_workers(const LoaderReplayInput& recording, const ReplayEpoch& epoch,
+                                       const LoaderSetting& setting) {
+  if (!epoch.is_whole || !setting.in_order) return {};
+  const std::vector<int> parts = parts_of_workers(recording, setting);
+  const size_t all = size_t(std::accumulate(parts.begin(), parts.end(), 0));
+  std::vector<size_t> batches;
+  for (const int part : parts) batches.push_back((epoch.batches.size() * size_t(part) + all - 1) / all);
+  return batches;
+}
+
 // More workers than batches would have nothing to do.
 size_t useful(int workers, const ReplayEpoch& epoch) {
   return std::min(size_t(std::max(workers, 0)), std::max<size_t>(epoch.batches.size(), 1));
@@ -54,6 +67,7 @@ EpochSimulation::EpochSimulation(const LoaderReplayInput& recording, const Repla
       setting_(setting),
       long_warm_up_(long_warm_up(epoch)),
       workers_(useful(serving_workers(recording, setting), epoch)),
+      left_(batches_of_workers(recording, epoch, setting)),
       queues_(setting.cores > 0 ? setting.cores : recording.cores, workers_.size() + 1, recording.scheduling,
               recording.company_loss) {
   for (size_t i = 0; i < workers_.size(); ++i) {
@@ -111,12 +125,19 @@ size_t EpochSimulation::ahead() const {
   return std::min(full, std::max(recorded_ahead, workers_.size()));
 }
 
-// In turn; out of order, the next in turn that owes less than its share.
+// One that has data left; out of order, one that owes less than its share.
+bool EpochSimulation::has_turn(size_t worker) {
+  if (!setting_.in_order) return workers_[worker].owed < size_t(std::max(setting_.prefetch_factor, 1));
+  if (left_.empty()) return true;
+  if (left_[worker] == 0) return false;
+  --left_[worker];
+  return true;
+}
+
 size_t EpochSimulation::next_worker() {
-  if (setting_.in_order) return sent_ % workers_.size();
   for (size_t i = 0; i < workers_.size(); ++i) {
     size_t candidate = cycle_++ % workers_.size();
-    if (workers_[candidate].owed < size_t(std::max(setting_.prefetch_factor, 1))) return candidate;
+    if (has_turn(candidate)) return candidate;
   }
   return cycle_++ % workers_.size();
 }

@@ -73,6 +73,7 @@ class EpochSimulation {
   BatchCost cost(size_t batch) const;
   StepTime& step_time();
   size_t ahead() const;
+  bool has_turn(size_t worker);
   size_t next_worker();
   void send_index(bool is_cold);
   void enter_next();
@@ -101,6 +102,7 @@ class EpochSimulation {
   const LoaderSetting setting_;
   const size_t long_warm_up_;
   std::vector<Worker> workers_;
+  std::vector<size_t> left_;  // batches that each worker can still give; empty: no end of them
   std::vector<size_t> owner_of_;
   std::vector<bool> available_;  // received, and pinned if it has to be
   std::deque<size_t> messages_;  // sent, not taken

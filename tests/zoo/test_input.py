@@ -14,6 +14,7 @@ SLOW, FILES, CPU, TEXTS, ARRAYS = "slow_dataset.py", "file_dataset.py", "cpu_dat
 TUNABLES = ("GLIBC_TUNABLES", "glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=1073741824")
 MANY_SMALL, FEW_LARGE = (160, 16384), (4, 40 * 16384)  # the same samples, as a file each and as parts of four
 FORTY_TO_SIXTY = ["--service-ms", 40, "--train-ms", 60, "--batches", 30]
+SEVENTY_FIVE_TO_FORTY = ["--service-ms", 75, "--train-ms", 40, "--batches", 60]
 EVERY_EPOCH_ANEW = ["--workers", 2, "--service-ms", 4, "--batches", 6, "--epochs", 8, "--train-ms", 80]
 UNEVEN = ["--workers", 3, "--service-ms", 45, "--slow-ms", 400, "--slow-every", 9, "--train-ms", 30, "--batches", 72]
 SLOW_COLLATE = ["--workers", 1, "--train-ms", 120, "--batches", 24]
@@ -42,6 +43,11 @@ CASES = [
         neighbour=["--parts", 2, "--workers", 2, "--service-ms", 60, "--train-ms", 40, "--batches", 60],
         applied=["--parts", 2, "--workers", 2, "--service-ms", 60, "--train-ms", 40, "--batches", 60],
         fix={"setting": "parts"}, location="loader = DataLoader(", name="one-file",
+    ),
+    # Three for two: one of them reads two. A third worker has one as well, and waiting for storage needs no core.
+    Case(
+        "dataloader-workers", SLOW, together=True, has=["--parts", 3, "--workers", 2, *SEVENTY_FIVE_TO_FORTY], neighbour=["--parts", 4, "--workers", 2, *SEVENTY_FIVE_TO_FORTY],
+        applied=["--parts", 3, "--workers", 3, *SEVENTY_FIVE_TO_FORTY], fix={"setting": "num_workers", "value": "3"}, location="loader = DataLoader(", name="three-files",
     ),
     # 40 ms to make a batch beside 60 ms to use it: a worker hides it. The loader of the evaluation is not the one to change.
     Case(

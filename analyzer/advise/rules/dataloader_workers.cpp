@@ -12,6 +12,7 @@
 #include "analyzer/advise/pipeline_advice.h"
 #include "analyzer/advise/read_scaling.h"
 #include "analyzer/advise/worker_bound.h"
+#include "analyzer/predict/worker_parts.h"
 
 namespace gpuwatch::advise {
 
@@ -126,22 +127,34 @@ bool is_as_fast_with_longer_buffer(const RuleInput& input, predict::LoaderSettin
   return expected_step_ms(input, *input.loader, before) <= after_ms * kWithinBestCount;
 }
 
-// Only some of the workers make batches, because the dataset has no part for the others.
+std::string parts_title(const predict::LoaderReplayInput& loader, const predict::LoaderSetting& setting) {
+  const int all = setting.workers, serving = predict::serving_workers(loader, setting);
+  if (serving < all)
+    return fmt::format("{} of {} workers make{} all batches", serving, all, serving == 1 ? "s" : "");
+  return fmt::format("one of {} workers makes {:.0f}% of the batches", all,
+                     100 * predict::largest_share(loader, setting));
+}
+
+// Some workers make more batches than others, or all of them, because the dataset has no equal part for each.
+// Another number of workers may fit its parts as well, and is easier to change.
 std::optional<Finding> unsplit_dataset(const RuleInput& input, double lost) {
   const predict::LoaderReplayInput& loader = *input.loader;
-  predict::LoaderSetting setting = setting_before(input, loader);
-  const int all = setting.workers, serving = predict::serving_workers(loader, setting);
-  if (serving >= all) return std::nullopt;
+  predict::LoaderSetting setting = setting_before(input, loader), other = setting;
+  const std::string parts = parts_title(loader, setting);
+  if (predict::parts_of_workers(loader, setting).empty()) return std::nullopt;
   setting.is_split = true;
+  other.workers = best_workers(input, loader, other);
+  if (expected_step_ms(input, loader, other) <= expected_step_ms(input, loader, setting) * kWithinBestCount)
+    return std::nullopt;
+  const int all = setting.workers;
   Finding finding = make_finding(kDataloaderWorkers, input, lost);
-  finding.title = fmt::format("Data loading: {} of {} workers make{} all batches, {}", serving, all,
-                              serving == 1 ? "s" : "", stall_words(input, lost));
+  finding.title = fmt::format("Data loading: {}, {}", parts, stall_words(input, lost));
   add_evidence(finding, input, lost);
   finding.fix.change = SplitChange{};
   finding.fix.summary = fmt::format(
-      "Give each of the {} workers a part of the dataset (get_worker_info() in __iter__; {} files or more, "
-      "if "
-      "a part is a file)",
+      "Give each of the {} workers an equal part of the dataset (get_worker_info() in __iter__; a multiple "
+      "of "
+      "{} files of one size, if a part is a file)",
       all, all);
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
@@ -223,8 +236,9 @@ const Rule kDataloaderWorkers{
     "dataloader-workers",
     "Too few loader workers, or none: training waits for data that more workers would have ready.",
     "Training waits for a batch while the worker that makes it is busy, and the simulated replay with more "
-    "workers is faster on the CPU cores that the job gets. Or only some of its workers make batches, because "
-    "the dataset has fewer parts (files, shards) than workers. In programs that load data with threads "
+    "workers is faster on the CPU cores that the job gets. Or only some of its workers make batches, or some "
+    "make more than others, because the dataset has no equal part (files, shards) for each. In programs that "
+    "load data with threads "
     "instead "
     "of a DataLoader: those threads are busy all the time while the training thread waits. Or training waits "
     "for tf.data, Keras, Ray Data or DALI, and a stage of it works on one thread: a map or an interleave "
@@ -236,7 +250,8 @@ const Rule kDataloaderWorkers{
     "many as the CPU cores of the machine, divided by its ranks, can run (workers that sleep or wait for "
     "storage need little of a core; PyTorch warns of more workers than cores all the same) and /dev/shm has "
     "room for. Whether storage serves more readers as fast is only "
-    "predicted where the recording tells. Of workers that make no batches: a part of the dataset for each. "
+    "predicted where the recording tells. Of workers that make no batches or fewer: an equal part of the "
+    "dataset for each. "
     "For loader threads: as many as can prepare a step's "
     "data within a step. In other loaders: `num_parallel_calls=tf.data.AUTOTUNE`, processes behind "
     "`from_generator`, `PyDataset(workers=, use_multiprocessing=True)`, `prefetch_batches=`, `num_threads`; "

@@ -136,6 +136,14 @@ double LoaderSchedule::mean_step_ms(size_t skip) const {
   return (end - batches[skip].asked) / double(batches.size() - skip);
 }
 
+namespace {
+
+size_t worker_of(const LoaderJob& job, size_t batch) {
+  return job.worker_of ? job.worker_of(batch) : batch % size_t(std::max(job.workers, 1));
+}
+
+}  // namespace
+
 LoaderSchedule loader_schedule(const LoaderJob& job) {
   LoaderSchedule schedule;
   schedule.batches.resize(job.batches);
@@ -143,7 +151,7 @@ LoaderSchedule loader_schedule(const LoaderJob& job) {
   double now = 0;
   auto make = [&](size_t i, double sent) {
     LoaderSchedule::Batch& batch = schedule.batches[i];
-    double& free = free_at[i % free_at.size()];
+    double& free = free_at[worker_of(job, i)];
     batch.sent = sent;
     batch.begin = std::max(free, sent);
     batch.end = free = batch.begin + job.service_ms(i);
@@ -196,7 +204,7 @@ Job make_loader_job(const LoaderJob& wanted) {
     batch.next = {at_ms(from.asked), at_ms(from.got)};
     if (batch.next.end <= batch.next.begin) batch.next.end = batch.next.begin + 1;
     if (wanted.workers > 0) {
-      batch.worker = uint32_t(i % size_t(wanted.workers));
+      batch.worker = uint32_t(worker_of(wanted, i));
       batch.received = at_ms(from.received);
     }
     waited += from.got - from.asked;
@@ -210,6 +218,20 @@ Job make_loader_job(const LoaderJob& wanted) {
   set_steps(job, steps);
   set_shares(job, {{Category::InputTransform, waited / schedule.end}});
   job.rank().series.samples_per_step = 64;
+  return job;
+}
+
+Job make_two_files_and_one(size_t batches) {
+  Job job = make_loader_job({.workers = 2, .batches = batches, .worker_of = [=](size_t i) {
+                               return i < batches * 2 / 3 ? i % 2 : size_t{0};
+                             }});
+  model::Process& process = job.process();
+  model::HostCall& end = process.threads[0].calls.emplace_back();
+  end.begin = process.epochs[0].batches.back().next.end + 1;
+  end.end = end.begin + 1;
+  end.op_class = trace::OpClass::LoaderNext;
+  end.flags = trace::kFailed;
+  end.correlation_or_object = process.loaders[0].id;
   return job;
 }
 

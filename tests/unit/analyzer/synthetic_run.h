@@ -34,8 +34,9 @@ struct LoaderJob {
   double cpu_share = 0;  // of a fetch
   std::function<double(size_t)> service_ms = [](size_t) { return 10.0; };
   std::function<double(size_t)> think_ms = [](size_t) { return 4.0; };
-  double draw_ms = 0;          // the sampler's time for the indices of a batch, within next()
-  double run_delay_share = 0;  // added to each fetch
+  std::function<size_t(size_t)> worker_of;  // that makes a batch; none: in turn
+  double draw_ms = 0;                       // the sampler's time for the indices of a batch, within next()
+  double run_delay_share = 0;               // added to each fetch
   std::function<void(model::Batch&)> describe = [](model::Batch&) {};  // what else is known of a batch
 };
 
@@ -54,6 +55,10 @@ struct LoaderSchedule {
 LoaderSchedule loader_schedule(const LoaderJob& job);
 
 Job make_loader_job(const LoaderJob& job);
+
+// Three files for two workers, read to their end: the second worker has none after two thirds of the batches,
+// which take 10 ms to make and 4 to use.
+Job make_two_files_and_one(size_t batches = 300);
 
 // A device job from a list of host actions a step. Times in microseconds.
 struct Action {

@@ -9,6 +9,7 @@
 
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/rule.h"
+#include "found.h"
 #include "tests/unit/analyzer/synthetic_run.h"
 
 namespace gpuwatch::advise {
@@ -40,6 +41,33 @@ TEST(LongRun, HasNoStockFromBeforeTheRecordedSteps) {
   EXPECT_EQ(counted(64), 50u);
   recorded.epochs[1].is_counted = false;  // no epoch began within the recorded steps: all that there is
   EXPECT_EQ(counted(64), 100u);
+}
+
+// With more batches ahead than an eighth of them: "Set prefetch_factor=4, 1.2x" where one worker made 67%.
+TEST(LongRun, KeepsTheEndOfAnEpochInWhichOneWorkerHasNoDataLeft) {
+  const test::Job job = test::make_two_files_and_one(60);
+  const auto recording = predict::extract_loader(job.run, job.ranks.front());
+  LoaderSetting setting = recording->setting;
+  setting.prefetch_factor = 8;
+  EXPECT_NEAR(predict::replay(in_the_long_run(*recording, setting), setting).step_ms, 10 * 2 / 3.0, 0.5);
+}
+
+// A third worker has one of the three files. Where the cores are full, equal parts for two would gain as
+// little.
+TEST(UnequalParts, AreForAsManyWorkers) {
+  const test::Job job = test::make_two_files_and_one();
+  const Found found(job, "dataloader-workers");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->fix.summary, "Set num_workers=3");
+  ASSERT_TRUE(found->prediction);
+  EXPECT_NEAR(found->prediction->value.expected, 4, 0.3);
+  test::Job one_core = job;
+  one_core.process().cpu_count = 2;
+  for (model::Batch& batch : one_core.process().epochs[0].batches) batch.fetch_cpu_ns = batch.fetch.length();
+  const Found split(one_core, "dataloader-workers");
+  ASSERT_TRUE(split);
+  EXPECT_EQ(split->title.substr(0, 62), "Data loading: one of 2 workers makes 67% of the batches, train");
+  EXPECT_NE(split->fix.summary.find("Give each of the 2 workers an equal part"), std::string::npos);
 }
 
 struct RandomJob {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// A dataset that has fewer parts than there are workers: those without one make no batch, and their turns go
-// to the others.
+// A dataset that has no equal part for each worker: those that have none make no batch, those that have less
+// end before the others, and their turns go to those.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "analyzer/predict/loader_replay.h"
+#include "analyzer/predict/worker_parts.h"
 #include "tests/unit/analyzer/synthetic_run.h"
 
 namespace gpuwatch::predict {
@@ -27,12 +28,14 @@ LoaderReplayInput recorded(const test::Job& job) {
   return extract_loader(job.run, job.ranks.front()).value();
 }
 
-TEST(Parts, AreAsManyAsWorkersThatMakeBatches) {
+using PartsOfEach = std::vector<int>;
+
+TEST(Parts, AreThoseOfTheWorkersThatMakeBatches) {
   const LoaderReplayInput recording = recorded(one_of_two());
-  EXPECT_EQ(recording.parts, 1);
+  EXPECT_EQ(recording.parts, (PartsOfEach{1, 0}));
   EXPECT_LT(std::abs(check(recording).error()), 0.02);
-  EXPECT_EQ(recorded(test::make_loader_job({.workers = 2})).parts, 0);
-  EXPECT_EQ(recorded(test::make_loader_job({.workers = 0})).parts, 0);
+  EXPECT_EQ(recorded(test::make_loader_job({.workers = 2})).parts, PartsOfEach());
+  EXPECT_EQ(recorded(test::make_loader_job({.workers = 0})).parts, PartsOfEach());
   // What a worker that had its turn fetched and nobody took is none: the dataset's end.
   test::Job ended = one_of_two();
   model::Batch& end = ended.process().epochs[0].batches.emplace_back(ended.process().epochs[0].batches[1]);
@@ -40,15 +43,49 @@ TEST(Parts, AreAsManyAsWorkersThatMakeBatches) {
   end.worker = 1;
   end.next = {};
   end.received = 0;
-  EXPECT_EQ(recorded(ended).parts, 1);
+  EXPECT_EQ(recorded(ended).parts, (PartsOfEach{1, 0}));
 }
 
 TEST(Parts, AreNotKnownOfAFewBatchesOrWithoutAWorkersTrace) {
-  EXPECT_EQ(recorded(one_of_two({.batches = 7})).parts, 0);
+  EXPECT_EQ(recorded(one_of_two({.batches = 7})).parts, PartsOfEach());
   test::Job lost = test::make_loader_job({.workers = 2});
   for (model::Batch& batch : lost.process().epochs[0].batches)
     if (batch.worker == 1) batch.fetch = {};
-  EXPECT_EQ(recorded(lost).parts, 0);
+  EXPECT_EQ(recorded(lost).parts, PartsOfEach());
+}
+
+TEST(Parts, AreUnequalWhereOneWorkerEndsBeforeTheOthers) {
+  const LoaderReplayInput recording = recorded(test::make_two_files_and_one());
+  EXPECT_EQ(recording.parts, (PartsOfEach{2, 1}));
+  EXPECT_LT(std::abs(check(recording).error()), 0.02);
+  EXPECT_NEAR(largest_share(recording, recording.setting), 2.0 / 3, 1e-9);
+  EXPECT_EQ(limit_words(recording, recording.setting), "one of 2 workers makes 67% of the batches");
+  test::Job cut = test::make_two_files_and_one();
+  cut.process().threads[0].calls.clear();
+  EXPECT_EQ(recorded(cut).parts, PartsOfEach()) << "who has how much, the end of an epoch tells";
+  test::Job by_speed = test::make_two_files_and_one();
+  by_speed.process().loaders[0].in_order = 0;
+  EXPECT_EQ(recorded(by_speed).parts, PartsOfEach()) << "out of order the quicker worker makes more";
+}
+
+// One step of 10 ms for each batch of the larger part, whatever the buffer: 200 of them. Three workers have
+// one part each, four no more.
+TEST(Parts, BoundWhatOtherNumbersOfWorkersGain) {
+  const LoaderReplayInput recording = recorded(test::make_two_files_and_one());
+  LoaderSetting setting = recording.setting;
+  EXPECT_NEAR(replay(recording, setting).step_ms, 10 * 200 / 300.0, 0.2);
+  setting.prefetch_factor = 8;
+  EXPECT_NEAR(replay(recording, setting).step_ms, 10 * 200 / 300.0, 0.4);
+  for (const int workers : {3, 4}) {
+    setting.workers = workers;
+    EXPECT_EQ(parts_of_workers(recording, setting), (PartsOfEach{1, 1, 1}));
+    EXPECT_NEAR(replay(recording, setting).step_ms, 4, 0.2) << "training itself";
+  }
+  setting.workers = 1;
+  EXPECT_NEAR(replay(recording, setting).step_ms, 10, 0.2);
+  setting = recording.setting;
+  setting.is_split = true;
+  EXPECT_NEAR(replay(recording, setting).step_ms, 5, 0.2);
 }
 
 // Four batches of 10 ms hide one of 30 ms, two do not.
