@@ -96,7 +96,10 @@ bool fills_cores(const RuleInput& input, const MachineUse& use) {
 }
 
 double worker_share_of_cores(const RuleInput& input, const MachineUse& use) {
-  if (!input.loader || !fills_cores(input, use) || use.worker_cores < kLeastOfCpu * use.job_cores) return 0;
+  const double others = std::max({use.other_cores, use.other_child_cores, use.steal_cores});
+  const bool delay_training = use.run_delay_share >= kLeastCoreWait && use.worker_cores > others;
+  const double least = delay_training ? kLeastOfDelayed : kLeastOfCpu;
+  if (!input.loader || !fills_cores(input, use) || use.worker_cores < least * use.job_cores) return 0;
   const bool is_one_thread = input.loader->think_cores_known && input.loader->think_cores <= 1;
   const double of_rank = is_one_thread ? 1 : cores_of_rank(input);
   return std::max(0.0, 1 - (use.job_cores - use.worker_cores) / (of_rank * input.ranks_on_host));

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "analyzer/model/run.h"
@@ -12,6 +13,9 @@
 #include "analyzer/model/stacks.h"
 
 namespace gpuwatch::model {
+
+// Whether a stack's text, or a frame's file, is of a compiler at work.
+bool is_of_compiler(std::string_view text);
 
 // False also where the call has no stack: a call of less than 1 ms, or one of a thread that does not train.
 bool is_in_compiler(const Run& run, const Thread& thread, const HostCall& call);
@@ -21,8 +25,10 @@ std::optional<StackFrame> compiled_line_of(const Run& run, const Thread& thread,
 
 struct CompilerSamples {
   SampledShare share;  // of the samples
-  size_t spells = 0;   // times that samples showed the compiler after one that did not
-  StackFrame line;     // the user's, that most of it was for; without a file where no sample has one
+  // With runs that follow a compilation and may be part of it, at most; of the samples.
+  double with_first_runs = 0;
+  size_t spells = 0;  // times that samples showed the compiler after one that did not
+  StackFrame line;    // the user's, that most of it was for; without a file where no sample has one
 };
 
 // Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without a compiler.

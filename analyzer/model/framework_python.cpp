@@ -5,6 +5,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "analyzer/model/compiler.h"
 #include "analyzer/model/own_input.h"
 #include "analyzer/model/script_work.h"
 #include "analyzer/model/training_stacks.h"
@@ -59,7 +60,7 @@ std::optional<FrameworkPython> framework_python(const Run& run, const Process& p
     tally.all += weight;
     if (!sample->interprets) continue;
     const auto [seen, is_new] = known.try_emplace(sample->text);
-    if (is_new) seen->second = seen_in(frames_of(text->second));
+    if (is_new && !is_of_compiler(text->second)) seen->second = seen_in(frames_of(text->second));
     if (seen->second.is_framework) tally.add(seen->second, weight);
   }
   if (python.samples < kLeastStackSamples || tally.framework <= 0) return std::nullopt;

@@ -10,6 +10,7 @@
 #include "analyzer/advise/long_steps.h"
 #include "analyzer/advise/quick_steps.h"
 #include "analyzer/advise/remedy_words.h"
+#include "analyzer/advise/saving_function.h"
 #include "analyzer/model/phases.h"
 
 namespace gpuwatch::advise {
@@ -45,13 +46,19 @@ bool is_write(const HostCall& call) {
   return writes_output(call.op_class);
 }
 
+HostCalls torch_saves(const RuleInput& input) {
+  return training_calls(input, [](const HostCall& c) { return c.op_class == OpClass::Checkpoint; });
+}
+
 // torch.save where it was seen, with what the script does to the file then: os.replace() of one that was just
 // written took 196 ms after 267. Else writes that are rare.
 HostCalls saving_calls(const RuleInput& input) {
-  HostCalls calls =
-      training_calls(input, [](const HostCall& c) { return c.op_class == OpClass::Checkpoint; });
+  HostCalls calls = torch_saves(input);
   if (calls.calls > 0) {
-    if (input.streams) add_what_follows(input, calls);
+    if (input.streams)
+      add_what_follows(input, calls);
+    else if (const auto beside = beside_saving(input, calls))
+      calls = with_following(input, std::move(calls), beside->share);
     return calls;
   }
   calls = training_calls(input, is_write);
@@ -136,6 +143,16 @@ void name_fix(Finding& finding, const RuleInput& input, double cost_s, double ev
     finding.fix.summary += fmt::format(", or save every {:.0f} s instead of every {:.3g} s", best_s, every_s);
 }
 
+// What samples say of the function that saves has an interval of its own.
+void settle(Finding& finding, const RuleInput& input, const HostCalls& saves) {
+  settle_without(finding, input, saves);
+  const auto beside = input.streams ? std::nullopt : beside_saving(input, saves);
+  if (!finding.prediction || !beside) return;
+  const auto best = prediction_without(input, with_following(input, torch_saves(input), beside->high));
+  const auto worst = prediction_without(input, with_following(input, torch_saves(input), beside->low));
+  if (best && worst) finding.prediction = predict::between(*best, *worst);
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (input.rank.steps.empty()) return std::nullopt;
   const HostCalls calls = saving_calls(input);
@@ -158,8 +175,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   name_fix(finding, input, cost_s, every_s);
   if (calls.call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, calls.call);
-  if (calls.share(input) >= kLeastShare && longer_ns(input, calls) == 0)
-    settle_without(finding, input, calls);
+  if (calls.share(input) >= kLeastShare && longer_ns(input, calls) == 0) settle(finding, input, calls);
   finding.ceiling_speedup = 1 / ((1 - share) * quick_part_of_others(input, calls));
   if (calls.total_following_ns > 0)
     finding.explains = finding.explains | attribute::CategorySet{attribute::Category::HostCompute};

@@ -193,7 +193,7 @@ std::optional<Finding> by_samples(const RuleInput& input) {
       {"compilations seen to begin, at least", double(seen->spells), ""}};
   name_fix(finding, input, false);
   if (!seen->line.file.empty()) finding.fix.location = seen->line.location();
-  finding.ceiling_speedup = 1 / (1 - std::min(seen->share.high, 0.99));
+  finding.ceiling_speedup = 1 / (1 - std::min(seen->with_first_runs, 0.99));
   if (input.rank.steps.empty()) set_verdict(finding, seen->share.share);
   return finding;
 }

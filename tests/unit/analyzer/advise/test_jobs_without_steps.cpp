@@ -55,6 +55,22 @@ TEST(Recompilation, IsSeenInSamplesWhereNoCallIsRecorded) {
   EXPECT_TRUE(Found(traced, "recompilation")) << "each time for one result";
 }
 
+// TensorFlow optimizes what it traced where it first runs it.
+TEST(Recompilation, MayHaveTheFirstRunOfWhatWasTraced) {
+  constexpr const char* kTraces = "tensorflow/python/framework/op_def_library.py:778 _apply_op_helper";
+  const auto half = [](int sample) { return sample % 10 < 5; };
+  Job job = sampled_job(kTraces, half);
+  job.run.texts[73] =
+      "/v/site-packages/tensorflow/python/eager/execute.py:53 quick_execute\n/home/a/train.py:30 main";
+  EXPECT_LT(Found(job, "recompilation")->ceiling_speedup, 3);
+  for (int i = 105; i < 200; i += 10)
+    for (int run = 0; run < 3; ++run) job.process().threads[0].worker_stacks[size_t(i + run)].text = 73;
+  EXPECT_GE(Found(job, "recompilation")->ceiling_speedup, 5);
+  for (int i = 105; i < 200; i += 10)
+    job.process().threads[0].worker_stacks[size_t(i)].text = job.process().threads[0].worker_stacks[9].text;
+  EXPECT_LT(Found(job, "recompilation")->ceiling_speedup, 3) << "after something else";
+}
+
 TEST(HostWork, IsSeenInSamplesOfAJobWithoutSteps) {
   const auto half = [](int sample) { return sample % 2 == 0; };
   const Job job = sampled_job("matplotlib/figure.py:3164 Figure.draw", half);

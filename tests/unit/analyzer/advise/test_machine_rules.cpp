@@ -236,24 +236,33 @@ TEST(CpuContention, BlamesTheJobsOwnWorkers) {
 
 // Two workers and training that computes on both cores: what it hardly waits for still costs it its cores.
 TEST(FullCores, AreTheTransformsNotTheWorkers) {
-  const auto job_with = [](double job_cores, double worker_cores) {
+  const auto job_with = [](double job_cores, double worker_cores, double delay, double others = 0) {
     test::Job job = test::make_loader_job({.workers = 2,
                                            .batches = 400,
                                            .cpu_count = 2,
                                            .cpu_share = 1,
                                            .service_ms = [](size_t) { return 8.0; },
                                            .think_ms = [](size_t) { return 10.0; }});
-    sample(job, {.cores = 2, .job_cores = job_cores, .worker_cores = worker_cores, .run_delay_s = 0.3});
+    sample(job, {.cores = 2 + others,
+                 .job_cores = job_cores,
+                 .worker_cores = worker_cores,
+                 .other_cores = others,
+                 .run_delay_s = delay});
     return diagnose_job(job);
   };
-  const Diagnosis full = job_with(1.9, 0.8);
+  const Diagnosis full = job_with(1.9, 0.8, 0.3);
   const Finding* decode = find(full, "input-decode");
   ASSERT_NE(decode, nullptr);
   EXPECT_EQ(find(full, "cpu-contention"), nullptr);
   EXPECT_NEAR(decode->lost_share, 1 - 1.1 / 2, 0.01);
   EXPECT_GE(*decode->ceiling_speedup, 2 / 1.1 - 0.01);
-  EXPECT_EQ(find(job_with(1.5, 0.6), "input-decode"), nullptr) << "cores are left";
-  EXPECT_EQ(find(job_with(1.9, 0.5), "input-decode"), nullptr) << "most is training's";
+  EXPECT_EQ(find(job_with(1.5, 0.6, 0.1), "input-decode"), nullptr) << "cores are left";
+  EXPECT_EQ(find(job_with(1.9, 0.5, 0.1), "input-decode"), nullptr) << "most is training's";
+  const Diagnosis delayed = job_with(1.9, 0.5, 0.3);
+  ASSERT_NE(find(delayed, "input-decode"), nullptr) << "which waits for the cores";
+  EXPECT_NEAR(find(delayed, "input-decode")->lost_share, 1 - 1.4 / 2, 0.01);
+  EXPECT_EQ(find(job_with(1.9, 0.2, 0.3), "input-decode"), nullptr) << "workers hardly take any";
+  EXPECT_EQ(find(job_with(1.8, 0.4, 0.3, 0.5), "input-decode"), nullptr) << "other programs take more";
 }
 
 // "Make __getitem__ cheaper" came first where padding in collate_fn was 92% of what the workers did.
