@@ -9,6 +9,7 @@
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/host_calls.h"
+#include "analyzer/advise/quick_steps.h"
 #include "analyzer/advise/steady_time.h"
 #include "analyzer/advise/threads_at_work.h"
 #include "analyzer/io/printable.h"
@@ -89,6 +90,20 @@ void describe_hook(Finding& finding, const RuleInput& input, const model::Script
   finding.ceiling_speedup = ceiling_without_threads(input, work.share.high * of_step);
 }
 
+// Between steps it takes less from the model than a hook. But no more than a bound: training beside
+// statistics of all weights took 7.9 of 28.3 ms, and 5.9 without.
+void describe_callback(Finding& finding, const RuleInput& input, const model::ScriptWork& work, double share,
+                       double of_step) {
+  const std::string callback = io::printable(work.caller.function);
+  finding.title =
+      fmt::format("Host work: {:.0f}% of each step goes into the callback {}", 100 * share, callback);
+  finding.evidence.front() = {"seen in callbacks", 100 * share, "% of each step"};
+  finding.fix.summary = fmt::format("Let the callback {} work every 50 steps, or remove it", callback);
+  const double rest =
+      (1 - work.share.high * of_step) * quick_part(input.process, input.rank, attribute::Group::Input);
+  finding.ceiling_speedup = ceiling_without(input, 1 - rest);
+}
+
 void describe_library(Finding& finding, const RuleInput& input, const model::ScriptWork& work, double share,
                       const char* of) {
   const std::string library = io::printable(work.library);
@@ -137,7 +152,7 @@ std::optional<Finding> script_at_work(const Rule& rule, const RuleInput& input, 
   finding.evidence.push_back({"such work", ms, "ms a step"});
   switch (work->place) {
     case model::ScriptPlace::kHook:
-      describe_hook(finding, input, *work, share, of_step);
+      (work->is_callback ? describe_callback : describe_hook)(finding, input, *work, share, of_step);
       break;
     case model::ScriptPlace::kOwnLines:
       describe_own_lines(finding, input, *work, share, of_step);

@@ -45,7 +45,12 @@ std::optional<StackFrame> own_line(const std::vector<StackFrame>& frames);
 // The script's function that a sampled stack shows at work as a hook: called by a module next to its forward,
 // or by the backward pass, and no part of the model itself. One that was seen to call modules, an optimizer
 // or communication is (LoRA by a hook, an optimizer within backward), and so is a replaced forward().
-std::optional<StackFrame> hook_function(const std::vector<StackFrame>& frames);
+// Or as a callback: called by what holds the loop (Keras, Lightning, Hugging Face's Trainer, fastai, Ignite).
+struct Hook {
+  StackFrame frame;
+  bool is_callback = false;
+};
+std::optional<Hook> hook_function(const std::vector<StackFrame>& frames);
 
 enum class ScriptPlace { kLibrary, kOwnLines, kHook };
 
@@ -57,7 +62,8 @@ struct ScriptWork {
   // The line that called it most often, or the function of those lines, or the hook; without a file where no
   // stack shows one.
   StackFrame caller;
-  SampledShare backward;  // in the backward pass: operations that belong to the loss have their part of it
+  bool is_callback = false;  // of kHook
+  SampledShare backward;     // in the backward pass: operations that belong to the loss have their part of it
 };
 
 // Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without such work.

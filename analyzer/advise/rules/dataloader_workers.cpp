@@ -211,7 +211,8 @@ std::optional<Finding> program_threads(const RuleInput& input, double lost) {
                       {"loader threads busy", 100 * producers.busy_share, "% of the time"},
                       {"loader thread time for the data", producers.service_ms, "ms a step"}};
   finding.fix.change = LoaderChange{LoaderOption::kNumWorkers, setting.workers};
-  finding.fix.summary = fmt::format("Use {} loader threads instead of {}", setting.workers, now);
+  finding.fix.summary =
+      fmt::format("Use {} loader threads instead of {}, and as many batches ahead", setting.workers, now);
   finding.fix.location =
       call_location(input.run, input.process, input.process.training_thread, producers.wait_call);
   if (!settle(finding, input, producers.loader, predict::check(producers.loader), setting))

@@ -45,7 +45,7 @@ constexpr Threshold kThresholds[] = {
     {"or, where the job fills its cores, CPU time of the workers", kLeastOfCpu, "of that of the job",
      "training waits little then, and computes more slowly on the cores that they leave"},
     {"the same, where training waits for a core", kLeastOfDelayed, "of the CPU time of the job",
-     "nobody else takes the core"},
+     "no other program takes the core"},
     {"training waits for a core", kLeastCoreWait, "of the step", "jobs without a shortage wait up to 3%"},
     {"cores that are filled", kFullCores, "of those that the job may use",
      "some always wait for the slower of two processes"},

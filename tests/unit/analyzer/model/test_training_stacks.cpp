@@ -315,7 +315,8 @@ constexpr char kHook[] =
 TEST(HookFunction, IsCalledByAModuleOrTheBackwardPass) {
   const auto hook = [](const std::string& text) { return hook_function(frames_of(text)); };
   ASSERT_TRUE(hook(kHook));
-  EXPECT_EQ(hook(kHook)->location(), "/home/a/train.py:12");
+  EXPECT_EQ(hook(kHook)->frame.location(), "/home/a/train.py:12");
+  EXPECT_FALSE(hook(kHook)->is_callback);
   const std::string in_backward =
       "\n/v/site-packages/torch/autograd/graph.py:979 _engine_run_backward\n/home/a/train.py:80 main";
   EXPECT_TRUE(
@@ -340,6 +341,28 @@ TEST(HookFunction, IsCalledByAModuleOrTheBackwardPass) {
           std::string("/home/a/train.py:80 main"),
       })
     EXPECT_FALSE(hook(text)) << text;
+}
+
+TEST(HookFunction, IsACallbackOfWhatHoldsTheLoop) {
+  const auto callback = [](const std::string& within, const std::string& caller) {
+    const auto hook =
+        hook_function(frames_of(within + "/home/a/train.py:12 Watch.on_batch_end\n/v/site-packages/" +
+                                caller + "\n/home/a/train.py:80 main"));
+    return hook && hook->is_callback && hook->frame.function == "Watch.on_batch_end";
+  };
+  const std::string statistics =
+      "/v/site-packages/keras/src/backend/tensorflow/core.py:172 convert_to_numpy\n"
+      "/home/a/train.py:12 Watch.on_batch_end.<locals>.<dictcomp>\n";
+  const std::string keras = "keras/src/callbacks/callback_list.py:198 CallbackList.on_train_batch_end";
+  EXPECT_TRUE(callback(statistics, keras));
+  EXPECT_TRUE(callback("/v/site-packages/keras/src/layers/layer.py:9 Layer.trainable_weights\n", keras));
+  EXPECT_FALSE(callback("/v/site-packages/keras/src/layers/layer.py:9 Layer.__call__\n", keras));
+  EXPECT_TRUE(callback("", "lightning/pytorch/trainer/call.py:228 _call_callback_hooks"));
+  EXPECT_FALSE(callback("", "lightning/pytorch/trainer/call.py:177 _call_lightning_module_hook"));
+  EXPECT_TRUE(callback("", "transformers/trainer_callback.py:556 CallbackHandler.call_event"));
+  EXPECT_TRUE(callback("", "ignite/engine/engine.py:453 Engine._fire_event"));
+  EXPECT_FALSE(callback(
+      "/v/site-packages/keras/src/backend/tensorflow/trainer.py:480 TensorFlowTrainer.evaluate\n", keras));
 }
 
 TEST_F(TrainingStacks, HooksCountUnlessTheyCallTheModel) {
