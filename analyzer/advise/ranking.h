@@ -4,9 +4,10 @@
 // What comes first is what a user should do first: the change with the largest gain that is known. A gain is
 // known by its low end; of an upper bound only half is counted, because it says no more than that the gain is
 // somewhere between nothing and that. So does a predicted gain that leaves out what may have to stay
-// (Finding::may_have_to_stay). Among changes for one bottleneck, which are about the same time, a predicted
-// one comes before upper bounds, except a loader's option that gains less than half of what a change of the
-// code may bring; of two upper bounds the option comes first, unless the other could bring twice as much.
+// (Finding::may_have_to_stay), and of one whose range is too wide to be given half of what is expected. Among
+// changes for one bottleneck, which are about the same time, a predicted one comes before upper bounds,
+// except a loader's option that gains less than half of what a change of the code may bring; of two upper
+// bounds the option comes first, unless the other could bring twice as much.
 #pragma once
 
 #include <optional>

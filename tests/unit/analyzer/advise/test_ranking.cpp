@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/diagnose.h"
 #include "analyzer/advise/ranking.h"
 #include "tests/unit/analyzer/advise/epochs.h"
@@ -70,6 +71,24 @@ TEST(Ranking, ASleepMayHaveToStay) {
   EXPECT_EQ(first_of({sleeps, buffer}), "dataloader-prefetch");  // 0.25 of the step against 0.33
   EXPECT_EQ(first_of({sleeps, predicted("dataloader-prefetch", Bottleneck::Input, 1.2)}), "host-work");
   EXPECT_DOUBLE_EQ(expected_recovery(sleeps), 0.25);
+}
+
+// What handing over 9 MB a batch costs had not been seen: num_workers=1 achieved 1.40, threads 1.09.
+TEST(Ranking, ARangeTooWideToBeGivenSaysNoLessThanABound) {
+  const Finding threads = bound("intra-op-threads", Bottleneck::Host, 1.41);
+  const auto workers = [](double low) {
+    Finding finding = predicted("dataloader-workers", Bottleneck::Input, 1.49);
+    finding.prediction->speedup = {low, 1.49, 1.73};
+    return finding;
+  };
+  Finding wide = workers(1.01), loses = workers(0.99);
+  give_as_bound(wide);
+  give_as_bound(loses);
+  EXPECT_EQ(first_of({threads, wide}), "dataloader-workers");
+  EXPECT_NEAR(expected_recovery(wide), (1 - 1 / 1.49) / 2, 1e-9);
+  EXPECT_EQ(first_of({threads, loses}), "intra-op-threads");
+  EXPECT_EQ(first_of({threads, workers(1.01)}), "intra-op-threads") << "of one that is given, its low end";
+  EXPECT_EQ(first_of({bound("host-work", Bottleneck::Host, 1.6), wide}), "host-work");
 }
 
 TEST(Ranking, AnOptionComesFirstUnlessTheCodeCouldBringTwiceAsMuch) {
