@@ -21,6 +21,15 @@ std::optional<FrameworkPython> seen_half_in(const std::string& text, bool interp
 
 constexpr char kMain[] = "\n/home/a/train.py:40 main";
 
+// A tf.function that is traced again in each step: "decorate it with @tf.function" was said of it.
+TEST(FrameworkPython, IsNoneWhereAGraphIsTraced) {
+  constexpr char kOperation[] = "/v/site-packages/tensorflow/python/ops/math_ops.py:1700 multiply";
+  const std::string traced = std::string(kOperation) +
+                             "\n/v/site-packages/tensorflow/python/framework/func_graph.py:1060 func_graph";
+  EXPECT_TRUE(seen_half_in(std::string(kOperation) + kMain));
+  EXPECT_FALSE(seen_half_in(traced + kMain));
+}
+
 TEST(FrameworkPython, IsWhatCallsTheModelsOperations) {
   const auto torch =
       seen_half_in(std::string("/v/site-packages/torch/nn/modules/linear.py:9 forward") + kMain);
