@@ -33,19 +33,20 @@ double counted_part(const Finding& finding) {
   return finding.part_of_run * (finding.may_have_to_stay ? 0.5 : 1);
 }
 
+constexpr double kLikely = 0.5;  // of what may be gained, counts
+
 // Of an upper bound.
 double likely_part(const Finding& finding) {
-  return finding.is_in_vain ? 1 : 0.5;
+  return finding.is_in_vain ? 1 : kLikely;
 }
 
 // Of what is known to be gained, what can be counted on. A range that is too wide to be given says no less
 // than a bound: a worker was expected to gain 1.49 times (1.01 to 1.73), achieved 1.40, and came after
 // threads that gained 1.09 of up to 1.41.
 double counted_on(const predict::Prediction& known, bool is_too_wide) {
-  constexpr double kHalf = 0.5;
   const double low = recovered(known.speedup.low);
-  return is_too_wide && known.speedup.low >= 1 ? std::max(low, kHalf * recovered(known.speedup.expected))
-                                               : low;
+  const bool may_lose = known.speedup.low < 1;
+  return is_too_wide && !may_lose ? std::max(low, kLikely * recovered(known.speedup.expected)) : low;
 }
 
 // What is known to be gained, then what is expected, then what may be.

@@ -11,11 +11,13 @@
 
 namespace gpuwatch::advise {
 
-// Of the steps, beyond the calls of `saves`. nullopt where nothing was seen, or where the function that saves
-// also computes the model, as a training loop does: then its samples do not tell what belongs to saving.
+// Of the steps, beyond the calls of `saves`, of which there is one at least. nullopt where nothing was seen,
+// or where the function that saves also computes the model, as a training loop does: then its samples do not
+// tell what belongs to saving.
 std::optional<model::SampledShare> beside_saving(const RuleInput& input, const HostCalls& saves);
 
-// The same calls, with that share of the steps as what follows them, in proportion to their lengths.
+// The same calls, with that share of the steps as what follows them, in proportion to their lengths; in place
+// of what followed them before.
 HostCalls with_following(const RuleInput& input, HostCalls saves, double share);
 
 }  // namespace gpuwatch::advise

@@ -87,7 +87,7 @@ std::optional<CompilerSamples> compiler_samples(const Run& run, const Process& p
   FunctionTallies lines;
   double all = 0, compiling = 0, first_runs = 0;
   bool was_in_compiler = true;  // what had begun before is no spell of its own
-  double of_spell = 0;          // a first run takes no longer than what was compiled for it
+  double of_spell = 0;          // compiled, and not matched yet by a first run, which takes no longer
   std::vector<const WorkerStack*> samples = training_samples(process, intervals);
   std::ranges::sort(samples, {}, &WorkerStack::time);
   for (const WorkerStack* sample : samples) {
@@ -101,9 +101,13 @@ std::optional<CompilerSamples> compiler_samples(const Run& run, const Process& p
     seen.spells += is_compiling && !was_in_compiler;
     if (place->second != Doing::kTracing) was_in_compiler = is_compiling;
     if (place->second == Doing::kElse) of_spell = 0;
-    if (place->second == Doing::kRunning) first_runs += std::min(weight, of_spell);
-    of_spell = std::max(0.0, of_spell + (is_compiling ? weight : -weight));
+    if (place->second == Doing::kRunning) {
+      const double part = std::min(weight, of_spell);
+      first_runs += part;
+      of_spell -= part;
+    }
     if (!is_compiling) continue;
+    of_spell += weight;
     compiling += weight;
     if (const auto line = compiled_line(frames_of(text->second))) lines.add(*line, weight);
   }

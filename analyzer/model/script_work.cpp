@@ -246,7 +246,8 @@ SeenWork seen_work(const std::vector<StackFrame>& frames, const KnownOfAll& know
 
 // Weights of samples.
 struct WorkTally {
-  double all = 0, libraries = 0, own = 0, hooks = 0, callbacks = 0, backward = 0;
+  double all = 0, libraries = 0, own = 0, backward = 0;
+  double hooks = 0, callbacks = 0;  // hooks: with callbacks
   std::map<std::string, double> by_library;
   FunctionTallies callers, own_functions, hook_functions;
 
@@ -268,11 +269,15 @@ struct WorkTally {
   }
 };
 
+ScriptPlace place_of_most(const WorkTally& tally) {
+  if (tally.hooks > std::max(tally.own, tally.libraries))
+    return 2 * tally.callbacks > tally.hooks ? ScriptPlace::kCallback : ScriptPlace::kHook;
+  return tally.own > tally.libraries ? ScriptPlace::kOwnLines : ScriptPlace::kLibrary;
+}
+
 ScriptWork summed(const WorkTally& tally, size_t samples) {
   ScriptWork work{.samples = samples,
-                  .place = tally.hooks > std::max(tally.own, tally.libraries) ? ScriptPlace::kHook
-                           : tally.own > tally.libraries                      ? ScriptPlace::kOwnLines
-                                                                              : ScriptPlace::kLibrary,
+                  .place = place_of_most(tally),
                   .backward = sampled_share(tally.backward / tally.all, double(samples))};
   const auto at = [&](double weight, const FunctionTallies& functions) {
     work.share = sampled_share(weight / tally.all, double(samples));
@@ -281,8 +286,8 @@ ScriptWork summed(const WorkTally& tally, size_t samples) {
   };
   switch (work.place) {
     case ScriptPlace::kHook:
+    case ScriptPlace::kCallback:
       at(tally.hooks, tally.hook_functions);
-      work.is_callback = 2 * tally.callbacks > tally.hooks;
       break;
     case ScriptPlace::kOwnLines:
       at(tally.own, tally.own_functions);

@@ -52,7 +52,7 @@ struct Hook {
 };
 std::optional<Hook> hook_function(const std::vector<StackFrame>& frames);
 
-enum class ScriptPlace { kLibrary, kOwnLines, kHook };
+enum class ScriptPlace { kLibrary, kOwnLines, kHook, kCallback };
 
 struct ScriptWork {
   size_t samples = 0;  // of the training thread
@@ -62,8 +62,7 @@ struct ScriptWork {
   // The line that called it most often, or the function of those lines, or the hook; without a file where no
   // stack shows one.
   StackFrame caller;
-  bool is_callback = false;  // of kHook
-  SampledShare backward;     // in the backward pass: operations that belong to the loss have their part of it
+  SampledShare backward;  // in the backward pass: operations that belong to the loss have their part of it
 };
 
 // Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without such work.

@@ -84,8 +84,8 @@ std::vector<const WorkerStack*> other_thread_samples(const Process& process,
   return samples_of(process, kOfAnotherThread, intervals);
 }
 
-double sampled_share_of(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals,
-                        StackTest is_it) {
+SampledShare sampled_share_of(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals,
+                              const StackTest& is_it) {
   double all = 0, there = 0;
   std::unordered_map<uint32_t, std::vector<StackFrame>> known;
   const std::vector<const WorkerStack*> samples = training_samples(process, intervals);
@@ -97,7 +97,8 @@ double sampled_share_of(const Run& run, const Process& process, const std::vecto
     all += weight;
     if (is_it(*sample, entry->second)) there += weight;
   }
-  return samples.size() < kLeastStackSamples || all <= 0 ? 0 : there / all;
+  if (samples.size() < kLeastStackSamples || all <= 0) return {};
+  return sampled_share(there / all, double(samples.size()));
 }
 
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process,
@@ -133,9 +134,10 @@ std::optional<StackFrame> caller_of(const Run& run, const Process& process,
 }
 
 double decoding_share(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals) {
-  return sampled_share_of(
-      run, process, intervals,
-      [](const WorkerStack&, const std::vector<StackFrame>& frames) { return decodes_files(frames); });
+  const auto decodes = [](const WorkerStack&, const std::vector<StackFrame>& frames) {
+    return decodes_files(frames);
+  };
+  return sampled_share_of(run, process, intervals, decodes).share;
 }
 
 std::vector<SeenFunction> training_functions(const Run& run, const Process& process) {

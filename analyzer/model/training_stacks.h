@@ -3,10 +3,12 @@
 // of it (hooks/stacks/training_stacks.h), some 16 a second. Pure functions; nanoseconds.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <vector>
 
 #include "analyzer/model/run.h"
+#include "analyzer/model/sampled_share.h"
 #include "analyzer/model/stacks.h"
 
 namespace gpuwatch::model {
@@ -45,11 +47,11 @@ std::vector<SeenFunction> fetch_functions(const Run& run, const Process& process
 std::vector<SeenFunction> making_functions(const Run& run, const Process& process,
                                            const std::vector<TimeSpan>& intervals);
 
-// Of the training thread's samples within `intervals`, by weight, those that pass the test; 0 with fewer than
-// kLeastStackSamples. `frames` are empty where the text was lost.
-using StackTest = bool (*)(const WorkerStack& sample, const std::vector<StackFrame>& frames);
-double sampled_share_of(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals,
-                        StackTest is_it);
+// Of the training thread's samples within `intervals`, by weight, those that pass the test; zeros with fewer
+// than kLeastStackSamples. `frames` are empty where the text was lost.
+using StackTest = std::function<bool(const WorkerStack& sample, const std::vector<StackFrame>& frames)>;
+SampledShare sampled_share_of(const Run& run, const Process& process, const std::vector<TimeSpan>& intervals,
+                              const StackTest& is_it);
 
 // The user's line that most of them which are in a package, or in what another one has for it
 // (torch/utils/tensorboard), were called from. nullopt where fewer than kLeastStackSamples reach that line.

@@ -96,7 +96,7 @@ struct Restart {
 struct LoaderReplayInput {
   std::vector<ReplayEpoch> epochs;
   LoaderSetting setting;  // as it was recorded
-  // Of the data, that each worker had; empty: they took turns to the end (worker_parts.h).
+  // How many equal parts of the data each worker had; empty: they took turns to the end (worker_parts.h).
   std::vector<int> parts;
   HandOver hand_over;
   Restart restart;

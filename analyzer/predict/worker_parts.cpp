@@ -51,8 +51,8 @@ std::vector<int> in_equal_parts(const std::vector<size_t>& made) {
 
 }  // namespace
 
-// A DataLoader gives its workers turns, so that one which makes fewer batches than others had no more data.
-// Only epochs that were read to their end tell how much; that one makes none shows before. Not where a
+// A DataLoader gives its workers turns, so that one that makes fewer batches than others had no more data.
+// How much each had, epochs tell that were read to their end; that one makes none, all do. Not where a
 // worker's trace was lost, and with it who made its batches.
 std::vector<int> recorded_parts(const std::vector<const model::LoaderEpoch*>& epochs,
                                 const LoaderReplayInput& recording) {

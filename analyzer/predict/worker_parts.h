@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How a dataset that is no map divides its data: each worker has some of its parts (files, shards) and makes
-// no batch once they are read, its turns then go to the others. With fewer parts than workers some make none
-// at all; with three files two workers make a third and two thirds. Pure functions.
+// How an IterableDataset divides its data among workers: each has some of the parts (files, shards), and once
+// they are read its turns go to the others. With fewer parts than workers some make no batch at all; of three
+// files two workers make a third and two thirds. Pure functions.
 #pragma once
 
 #include <vector>

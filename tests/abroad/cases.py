@@ -330,7 +330,7 @@ PROCESSOR = [
           fix("small-batch", "--batch-size 64", batch_size="--batch-size")]),
     Case("fixmatch-pictures", "fixmatch.py", (),
          [*workers("--unlabelled-workers", 1, 2, 4), *workers("--num-workers", 2, 4), fix(WORKERS, "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
-          fix(("host-work", "input-decode"), "--changes 2"), fix(("compute-bound", "cpu-undersized"), "--threads 2"), fix(("sync-per-step", "logging-stall"), "--log-every 1000"), fix("small-batch", "--batch-size 12", batch_size="--batch-size")]),
+          fix(("host-work", "input-decode"), "--changes 2"), fix(("compute-bound", "cpu-undersized"), "--threads 2"), fix(("sync-per-step", "logging-stall"), "--log-every 1000"), fix("small-batch", "--batch-size 12", batch_size="--batch-size")], status="seen"),
     Case("printed-lines", "line_reader.py", (),
          [fix(("host-work", "evaluation-share"), "--cer-every 50"), fix(("host-work", "evaluation-share"), "--decoder best-path"), fix(("host-work", "evaluation-share"), "--cer-lines 2"),
           *workers("--num-workers", 2, 4), fix(("dataloader-oversubscribed", WORKERS), "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),

@@ -46,19 +46,13 @@ bool is_write(const HostCall& call) {
   return writes_output(call.op_class);
 }
 
-HostCalls torch_saves(const RuleInput& input) {
-  return training_calls(input, [](const HostCall& c) { return c.op_class == OpClass::Checkpoint; });
-}
-
 // torch.save where it was seen, with what the script does to the file then: os.replace() of one that was just
 // written took 196 ms after 267. Else writes that are rare.
 HostCalls saving_calls(const RuleInput& input) {
-  HostCalls calls = torch_saves(input);
+  HostCalls calls =
+      training_calls(input, [](const HostCall& c) { return c.op_class == OpClass::Checkpoint; });
   if (calls.calls > 0) {
-    if (input.streams)
-      add_what_follows(input, calls);
-    else if (const auto beside = beside_saving(input, calls))
-      calls = with_following(input, std::move(calls), beside->share);
+    if (input.streams) add_what_follows(input, calls);
     return calls;
   }
   calls = training_calls(input, is_write);
@@ -85,8 +79,9 @@ double longer_ns(const RuleInput& input, const HostCalls& writes) {
 }
 
 bool is_torch_save(const RuleInput& input, const HostCalls& calls) {
-  return input.process.threads[input.process.training_thread].calls[calls.call].op_class ==
-         OpClass::Checkpoint;
+  return calls.call != model::kNone &&
+         input.process.threads[input.process.training_thread].calls[calls.call].op_class ==
+             OpClass::Checkpoint;
 }
 
 // A call is no more than torch.save itself. Without a device, what follows it is what its step takes longer.
@@ -110,9 +105,10 @@ Saves all_saves(const RuleInput& input, const HostCalls& in_steps) {
     ++saves.count;
   }
   if (saves.count == 0) {
-    saves.seconds = std::max(in_steps.total_ns, longer_ns(input, in_steps)) / 1e9;
+    saves.seconds =
+        std::max(in_steps.total_ns + in_steps.total_following_ns, longer_ns(input, in_steps)) / 1e9;
     saves.count = in_steps.steps;
-  } else if (in_steps.call != model::kNone && is_torch_save(input, in_steps)) {
+  } else if (is_torch_save(input, in_steps)) {
     saves.seconds *= 1 + following_ns(input, in_steps) / in_steps.total_ns;
   }
   return saves;
@@ -144,18 +140,22 @@ void name_fix(Finding& finding, const RuleInput& input, double cost_s, double ev
 }
 
 // What samples say of the function that saves has an interval of its own.
-void settle(Finding& finding, const RuleInput& input, const HostCalls& saves) {
+void settle(Finding& finding, const RuleInput& input, const HostCalls& saves,
+            const std::optional<model::SampledShare>& beside) {
   settle_without(finding, input, saves);
-  const auto beside = input.streams ? std::nullopt : beside_saving(input, saves);
   if (!finding.prediction || !beside) return;
-  const auto best = prediction_without(input, with_following(input, torch_saves(input), beside->high));
-  const auto worst = prediction_without(input, with_following(input, torch_saves(input), beside->low));
+  const auto best = prediction_without(input, with_following(input, saves, beside->high));
+  const auto worst = prediction_without(input, with_following(input, saves, beside->low));
   if (best && worst) finding.prediction = predict::between(*best, *worst);
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (input.rank.steps.empty()) return std::nullopt;
-  const HostCalls calls = saving_calls(input);
+  HostCalls calls = saving_calls(input);
+  // With a timeline of the device, add_what_follows() knows.
+  const bool is_sampled = !input.streams && is_torch_save(input, calls);
+  const auto beside = is_sampled ? beside_saving(input, calls) : std::nullopt;
+  if (beside) calls = with_following(input, std::move(calls), beside->share);
   const Saves saves = all_saves(input, calls);
   if (saves.count == 0 || saves.span_s <= 0 || saves.seconds < kLeastShare * saves.span_s)
     return std::nullopt;
@@ -175,7 +175,8 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   name_fix(finding, input, cost_s, every_s);
   if (calls.call != model::kNone)
     finding.fix.location = call_location(input.run, input.process, input.process.training_thread, calls.call);
-  if (calls.share(input) >= kLeastShare && longer_ns(input, calls) == 0) settle(finding, input, calls);
+  if (calls.share(input) >= kLeastShare && longer_ns(input, calls) == 0)
+    settle(finding, input, calls, beside);
   finding.ceiling_speedup = 1 / ((1 - share) * quick_part_of_others(input, calls));
   if (calls.total_following_ns > 0)
     finding.explains = finding.explains | attribute::CategorySet{attribute::Category::HostCompute};

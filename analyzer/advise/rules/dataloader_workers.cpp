@@ -140,8 +140,8 @@ std::string parts_title(const predict::LoaderReplayInput& loader, const predict:
 std::optional<Finding> unsplit_dataset(const RuleInput& input, double lost) {
   const predict::LoaderReplayInput& loader = *input.loader;
   predict::LoaderSetting setting = setting_before(input, loader), other = setting;
-  const std::string parts = parts_title(loader, setting);
   if (predict::parts_of_workers(loader, setting).empty()) return std::nullopt;
+  const std::string parts = parts_title(loader, setting);
   setting.is_split = true;
   other.workers = best_workers(input, loader, other);
   if (expected_step_ms(input, loader, other) <= expected_step_ms(input, loader, setting) * kWithinBestCount)
@@ -152,10 +152,9 @@ std::optional<Finding> unsplit_dataset(const RuleInput& input, double lost) {
   add_evidence(finding, input, lost);
   finding.fix.change = SplitChange{};
   finding.fix.summary = fmt::format(
-      "Give each of the {} workers an equal part of the dataset (get_worker_info() in __iter__; a multiple "
-      "of "
-      "{} files of one size, if a part is a file)",
-      all, all);
+      "Give each of the {0} workers an equal part of the dataset (get_worker_info() in __iter__; a multiple "
+      "of {0} files of one size, if a part is a file)",
+      all);
   if (const model::Loader* configured = input.configured_loader())
     finding.fix.location = configured->location;
   if (!settle(finding, input, loader, input.loader_check, setting)) return std::nullopt;

@@ -44,10 +44,9 @@ bool is_in_operation(const model::WorkerStack& sample, const std::vector<model::
 }
 
 double share_in_operations(const RuleInput& input) {
-  const double compute = input.rank.share(Category::Compute);
-  return compute * model::sampled_share_of(input.run, input.process,
-                                           attribute::times_of(input.rank, Category::Compute),
-                                           is_in_operation);
+  const auto computing = attribute::times_of(input.rank, Category::Compute);
+  return input.rank.share(Category::Compute) *
+         model::sampled_share_of(input.run, input.process, computing, is_in_operation).share;
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {
