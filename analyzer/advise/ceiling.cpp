@@ -110,6 +110,7 @@ void bound_what_is_open(Finding& finding) {
   const std::optional<double> known = std::exchange(finding.ceiling_speedup, std::nullopt);
   if (value.high - value.low <= kWidestPrediction.value * value.expected) return;
   give_as_bound(finding, known.value_or(1));
+  finding.is_wide_range = true;
 }
 
 }  // namespace gpuwatch::advise

@@ -57,6 +57,7 @@ struct Finding {
   std::optional<double> ceiling_speedup;
   // Its prediction, whose range is too wide to be given (ranking.h): the order of findings still knows it.
   std::optional<predict::Prediction> too_wide{};
+  bool is_wide_range = false;  // by nothing but that range: the same gain of the whole job may be narrower
   const std::optional<predict::Prediction>& known_gain() const { return prediction ? prediction : too_wide; }
   // On something that cannot be seen, or of another step than the recorded one (a larger batch's): predicted
   // from the recorded step, and no other on top of it.

@@ -102,6 +102,17 @@ bool is_of_steps(const std::optional<Prediction>& prediction) {
   return prediction && prediction->metric == "step_ms";
 }
 
+using GainOf = const std::optional<Prediction>& (*)(const Finding&);
+
+// Too wide a range of one rank may be narrow where the others' own work ends what the job gains: two or three
+// workers for a late rank were 51 to 71 ms of its own step, and 58 to 71 of the job's.
+const std::optional<Prediction>& gain_of_rank(const Finding& finding) {
+  return finding.is_wide_range ? finding.known_gain() : finding.prediction;
+}
+const std::optional<Prediction>& gain_alone(const Finding& finding) {
+  return finding.alone;
+}
+
 Prediction from_steps(Prediction prediction, double now_ms, double before_ms, Estimate after_ms) {
   prediction.now = now_ms;
   for (const auto bound : kBounds) {
@@ -165,39 +176,39 @@ class WholeJob {
     const bool is_about_steps = !finding.is_of_the_run && !finding.verdict && finding.is_complaint();
     if (!is_about_steps) return true;
     if (is_of_steps(finding.alone))
-      finding.alone = alone(*finding.alone, carriers, base, finding.explains,
-                            [](const Finding& f) -> const std::optional<Prediction>& { return f.alone; });
-    if (is_of_steps(finding.prediction)) return predict(finding, carriers, base);
+      finding.alone = alone(*finding.alone, carriers, base, finding.explains, gain_alone);
+    if (finding.ceiling_speedup) limit_bound(finding, carriers);
+    if (is_of_steps(gain_of_rank(finding))) return predict(finding, carriers, base);
     // Of another step than the recorded one: it gains the job what it gains the rank that is waited for.
     if (finding.prediction) return !group_.late || carriers[group_.late->member];
-    if (!finding.ceiling_speedup) return true;
+    return finding.ceiling_speedup.value_or(kLeastSpeedup) >= kLeastSpeedup;
+  }
+
+  void limit_bound(Finding& finding, const Carriers& carriers) const {
     const double least_ms = job_.least_step_ms(carriers, finding.explains);
     if (least_ms > 0)
       finding.ceiling_speedup = std::min(*finding.ceiling_speedup, std::max(1.0, job_.step_ms() / least_ms));
-    return *finding.ceiling_speedup >= kLeastSpeedup;
   }
 
-  template <typename Of>
-  static Predictions predictions_of(const Carriers& carriers, Of of) {
+  static Predictions predictions_of(const Carriers& carriers, GainOf gain) {
     Predictions result;
     for (const Finding* carrier : carriers)
-      result.push_back(carrier && is_of_steps(of(*carrier)) ? &*of(*carrier) : nullptr);
+      result.push_back(carrier && is_of_steps(gain(*carrier)) ? &*gain(*carrier) : nullptr);
     return result;
   }
 
-  template <typename Of>
   Prediction alone(const Prediction& prediction, const Carriers& carriers, size_t base, CategorySet explains,
-                   Of of) const {
+                   GainOf gain) const {
     Job recorded(group_, rows_);
     const double before = recorded.step_ms();
     return from_steps(prediction, prediction.now, before,
-                      recorded.apply(predictions_of(carriers, of), base, explains));
+                      recorded.apply(predictions_of(carriers, gain), base, explains));
   }
 
   bool predict(Finding& finding, const Carriers& carriers, size_t base) {
-    const auto of = [](const Finding& f) -> const std::optional<Prediction>& { return f.prediction; };
+    if (finding.is_wide_range) finding.prediction = std::exchange(finding.too_wide, std::nullopt);
     if (finding.is_conditional || finding.is_alternative) {
-      finding.prediction = alone(*finding.prediction, carriers, base, finding.explains, of);
+      finding.prediction = alone(*finding.prediction, carriers, base, finding.explains, gain_of_rank);
       const bool is_worth_it = finding.prediction->speedup.expected >= kLeastSpeedup;
       bound_what_is_open(finding);
       return is_worth_it;
@@ -205,7 +216,7 @@ class WholeJob {
     Job after = job_;
     const double before = job_.step_ms();
     const double now = applied_ == 0 ? finding.prediction->now : now_ms_;
-    const Estimate step = after.apply(predictions_of(carriers, of), base, finding.explains);
+    const Estimate step = after.apply(predictions_of(carriers, gain_of_rank), base, finding.explains);
     finding.prediction = from_steps(*finding.prediction, now, before, step);
     if (finding.prediction->speedup.expected < kLeastSpeedup) return false;
     bound_what_is_open(finding);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/job_gains.h"
 #include "found.h"
 
@@ -237,6 +238,36 @@ TEST_F(JobGains, ComeOneAfterTheOther) {
   ASSERT_TRUE(job.together);
   EXPECT_NEAR(job.together->now, 240, 1);
   EXPECT_NEAR(job.together->value.expected, 50, 1);
+}
+
+// Rank 1 may come down to 30 ms; the job's step stays at rank 0's 60.
+TEST_F(JobGains, ThatAreTooOpenOnOneRankMayNotBeForTheJob) {
+  const auto open = [](double low) {
+    Finding finding = predicted("a", 1, 240, 62, Bottleneck::Input);
+    finding.prediction->value = {low, 62, 66};
+    finding.alone = std::nullopt;
+    finding.ceiling_speedup = 10;
+    bound_what_is_open(finding);
+    return finding;
+  };
+  Finding wide = open(30);
+  ASSERT_TRUE(!wide.prediction && wide.ceiling_speedup);
+  const JobFindings job = settle({wide}, {});
+  ASSERT_EQ(job.findings.size(), 1u);
+  ASSERT_TRUE(job.findings[0].prediction);
+  EXPECT_NEAR(job.findings[0].prediction->value.low, 60, 2);
+  EXPECT_NEAR(job.findings[0].prediction->value.high, 66, 1);
+  EXPECT_FALSE(job.findings[0].ceiling_speedup || job.findings[0].too_wide);
+
+  wide.prediction = wide.too_wide = std::nullopt;  // a rule that only knows a bound
+  wide.is_wide_range = false;
+  EXPECT_FALSE(settle({wide}, {}).findings.at(0).prediction);
+
+  wide = open(30);
+  wide.too_wide->value.high = 120;
+  const JobFindings still = settle({wide}, {});
+  EXPECT_FALSE(still.findings.at(0).prediction);
+  EXPECT_NEAR(still.findings.at(0).ceiling_speedup.value_or(0), 4, 0.1);  // and not 10
 }
 
 // One setting of the script is that of all ranks: who has less of the same gains less.
