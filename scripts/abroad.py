@@ -37,6 +37,8 @@ NEIGHBOR = [sys.executable, "-c", "while True: pass"]
 DISTURBED, TRIES = 0.05, 3  # a run with the fix applied is repeated where other programs took more of a CPU than this
 # A recording may not know better than the program's own clock, which itself differs by so much between two runs.
 CLOCK = 0.03
+# Steps that differ by more are not the same steps.
+OTHER_STEPS = 1.5
 # The causes for which a replay can say what the fix gains: a prediction is due, and an upper bound is not enough.
 PREDICTABLE = {
     "dataloader-workers", "dataloader-oversubscribed", "dataloader-prefetch", "dataloader-persistent-workers", "dataloader-head-of-line",
@@ -172,10 +174,18 @@ class Row:
         return not self.is_healthy and set(self.truth["findings"]) <= PREDICTABLE
 
     @property
+    def own_steps(self):
+        """The program's own steps in one of the report's: it may count each batch where the report counts optimizer steps."""
+        if self.metric != "step_ms" or not self.prediction:
+            return 1
+        ratio = self.prediction["now"] / self.result["own"]["step_ms"]
+        return ratio if max(ratio, 1 / ratio) > OTHER_STEPS else 1
+
+    @property
     def interval(self):
-        """Low and high of what was said about the program with the fix, in the prediction's metric."""
+        """Low and high of what was said about the program with the fix, in the prediction's metric and the program's own steps."""
         if self.prediction:
-            return self.prediction["low"], self.prediction["high"]
+            return self.prediction["low"] / self.own_steps, self.prediction["high"] / self.own_steps
         if self.result["ceiling"]:
             now = self.result["own"]["step_ms"]
             return now / self.result["ceiling"]["speedup"] * (1 - CLOCK), now * (1 + CLOCK)
@@ -253,6 +263,7 @@ def line(row):
     if row.is_healthy and "busy_neighbor" in result:
         first += f"; next to a busy process {', '.join(f'`{one}`' for one in result['busy_neighbor']) or 'none'}"
     notes = [] if row.is_judged else ["later result" if result["status"] == "new" else "seen"]
+    notes += [f"a step of the report is {row.own_steps:.2g} of these"] if row.own_steps != 1 else []
     notes += ["truth is provisional"] if row.truth["provisional"] else []
     notes += [f"others took {100 * result['others']:.0f}% of a CPU"] if result["others"] > DISTURBED else []
     cells = [
