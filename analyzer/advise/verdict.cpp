@@ -164,6 +164,19 @@ double hidden_input_ceiling(const std::vector<Finding>& findings) {
   return ceiling;
 }
 
+// At most, of all that is said about data loading: one report said "faster data loading gains up to 1.63x"
+// above a finding of up to 2.3x, which ends what workers take from training, too.
+double input_ceiling(const std::vector<Finding>& findings) {
+  double ceiling = 1;
+  for (const Finding& finding : findings) {
+    if (!finding.is_complaint() || finding.bottleneck != Bottleneck::Input || finding.is_of_the_run) continue;
+    const bool is_of_steps = finding.prediction && finding.prediction->metric == "step_ms";
+    ceiling = std::max(ceiling,
+                       is_of_steps ? finding.prediction->speedup.high : finding.ceiling_speedup.value_or(1));
+  }
+  return ceiling;
+}
+
 // `ceiling`: of faster data loading, which is hidden where only the cores that it takes show. Not said of a
 // pipeline on the same cores that nothing is known of: "up to 1.00x" stood where only its next() was seen.
 Verdict on_cpu(const RankAttribution& rank, const std::vector<Finding>& findings, double ceiling,
@@ -204,7 +217,8 @@ Verdict not_bound(const model::Run& run, const RankAttribution& rank, const std:
                     "is not known (no loader was seen)",
                     percent(compute)),
         1};
-  if (rank.device == model::kNone) return on_cpu(rank, findings, ceiling, is_hidden, pipeline);
+  if (rank.device == model::kNone)
+    return on_cpu(rank, findings, std::max(ceiling, input_ceiling(findings)), is_hidden, pipeline);
   if (has_complaints) {
     const std::string host =
         ceiling < kLeastSpeedup

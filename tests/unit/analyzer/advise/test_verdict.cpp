@@ -39,6 +39,21 @@ TEST(Verdict, IsNoLossOfSevenPercentWithoutAdviceWhereTheGpuIsTheLimit) {
   EXPECT_EQ(verdict(job.run, job.ranks, {finding}).id, "host-bound");
 }
 
+TEST(Verdict, BoundsDataLoadingByNoLessThanAFindingDoes) {
+  test::Job job = test::make_loader_job({.workers = 4});
+  test::set_shares(job, {{Category::InputTransform, 0.04}});
+  Finding fewer;
+  fewer.bottleneck = attribute::Bottleneck::Input;
+  fewer.too_wide = predict::Prediction{};
+  fewer.ceiling_speedup = 2.3;
+  const auto sentence = [&](const Finding& finding) {
+    return verdict(job.run, job.ranks, {finding}).sentence;
+  };
+  EXPECT_NE(sentence(fewer).find("faster data loading gains up to 2.30x"), std::string::npos);
+  fewer.bottleneck = attribute::Bottleneck::Host;
+  EXPECT_NE(sentence(fewer).find("faster data loading gains up to 1.04x"), std::string::npos);
+}
+
 TEST(Verdict, DoesNotJudgeWhatItCouldNotSee) {
   EXPECT_EQ(verdict_with({{Category::DeviceUnobserved, 0.9}}), "cannot-tell");
   EXPECT_EQ(verdict_with({{Category::Unknown, 0.9}}), "cannot-tell");
