@@ -389,4 +389,24 @@ DEVICE_4 = [
           fix("small-batch", "--batch_size_per_gpu 96", batch_size="--batch_size_per_gpu"), fix("sync-per-step", "--print_freq 1000")], device="a100", side="device"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR, *PROCESSOR_2, *DEVICE_4]
+PROCESSOR_3 = [
+    Case("walker-returns", "offline_walker.py", ("--steps", "90"),
+         [fix(("host-work", "input-decode"), "--returns cumsum"), fix(("host-work", "input-decode", "input-cacheable"), "--returns stored"), fix(("host-work", WORKERS), "--background"),
+          fix("launch-bound", "--fused"), fix(("sync-per-step", "logging-stall"), "--print_every 1000"), fix("small-batch", "--batch_size 128", batch_size="--batch_size")], side="script"),
+    Case("gestures-step-by-step", "event_gestures.py", ("--epochs", "1"),
+         [fix(("launch-bound", "host-work"), "--step-mode m"), *workers("--num-workers", 1, 2), fix("launch-bound", "--fused"), fix("dataloader-oversubscribed", "--threads 1"),
+          fix(("sync-per-step", "logging-stall"), "--log-every 1000")], side="script"),
+    Case("typing-profiler", "typing_rhythm.py", (),
+         [fix("debug-left-on", "--profile-cycles 0"), fix("debug-left-on", "--profile-cycles 1"), fix("debug-left-on", "--no-profile-stacks"), *workers("--num-workers", 2, 4), fix(WORKERS, "--num-workers 0"),
+          fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("launch-bound", "--fused"), fix(("sync-per-step", "logging-stall"), "--log-every 1000"),
+          fix("small-batch", "--batch-size 64", batch_size="--batch-size")], side="script"),
+    Case("epidemic-horizons", "epidemic_waves.py", ("--steps", "100"),
+         [fix("recompilation", "--horizon weekly"), fix("recompilation", "--horizon fortnightly"), fix("recompilation", "--horizon masked"), fix(("sync-per-step", "logging-stall"), "--print-every 1000"),
+          fix("small-batch", "--windows 512", batch_size="--windows")], package="jax, optax", framework="jax", side="script"),
+    Case("river-gauges", "river_gauges.py", (),
+         [*workers("--dataloader-num-workers", 1, 2), fix("dataloader-prefetch", "--dataloader-num-workers 1 --dataloader-prefetch-factor 8"), fix("launch-bound", "--optim adamw_torch_fused"),
+          fix("sync-per-step", "--logging-steps 1000"), fix("small-batch", "--per-device-train-batch-size 96", batch_size="--per-device-train-batch-size")],
+         env=NO_TF, package="transformers"),
+]  # fmt: skip
+
+CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR, *PROCESSOR_2, *DEVICE_4, *PROCESSOR_3]
