@@ -26,9 +26,10 @@ std::optional<StackFrame> compiled_line_of(const Run& run, const Thread& thread,
 struct CompilerSamples {
   SampledShare share;  // of the samples
   double with_first_runs =
-      0;              // of the samples, at most: with what follows a compilation and may be part of it
-  size_t spells = 0;  // times that samples showed the compiler after one that did not
-  StackFrame line;    // the user's, that most of it was for; without a file where no sample has one
+      0;  // of the samples, at most: with what is before and after a compilation and may be part of it
+  size_t spells = 0;  // times that samples showed the compiler after one that did not, or traced what had
+                      // been traced before
+  StackFrame line;  // the user's, that most of it was for; without a file where no sample has one
 };
 
 // Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without a compiler.

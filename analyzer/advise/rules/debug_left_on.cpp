@@ -208,6 +208,11 @@ std::optional<Finding> evaluate(const RuleInput& input) {
     finding.evidence.push_back(std::move(found.evidence));
     finding.distorts.insert(finding.distorts.end(), it.distorts.begin(), it.distorts.end());
   }
+  // Without a GPU what slows the host down slows the model's compute down: page faults came before a profiler
+  // that was left on, and were its own.
+  const bool is_on_cpu = !input.device && !input.device_hidden();
+  if (is_on_cpu && std::ranges::find(finding.distorts, kHost) != finding.distorts.end())
+    finding.distorts.push_back(kCompute);
   if (first.empty()) return std::nullopt;
   finding.title = "Debugging left on: " + settings;
   finding.fix.change = NamedChange{std::string(first), "off"};

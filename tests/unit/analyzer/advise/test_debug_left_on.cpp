@@ -2,6 +2,7 @@
 // Switches for debugging: what they slow, what they do not, and how one is seen that is not recorded.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "tests/unit/analyzer/advise/found.h"
@@ -48,6 +49,18 @@ TEST(DebugLeftOn, DeterministicAlgorithmsComeAfterTheScriptsOwnWaits) {
   const Diagnosis diagnosis = diagnose(job.run, job.ranks);
   EXPECT_EQ(first_complaint(diagnosis.findings)->id, "sync-per-step");
   EXPECT_NE(find(diagnosis, "debug-left-on"), nullptr);
+}
+
+// typing-profiler of tests/abroad: page faults came first, with a bound. A GPU's kernels take as long as
+// before.
+TEST(DebugLeftOn, SlowsTheModelsComputeWhereTheHostDoesIt) {
+  const auto distorts_compute = [](test::Job job) {
+    job.process().facts["profiler"] = "on";
+    const Found found(job, "debug-left-on");
+    return std::ranges::find(found->distorts, attribute::Bottleneck::Compute) != found->distorts.end();
+  };
+  EXPECT_TRUE(distorts_compute(test::make_loader_job({.workers = 4})));
+  EXPECT_FALSE(distorts_compute(test::make_device_job({{.gap_us = 300, .device_us = 500}}, kSteps)));
 }
 
 // A loader that cannot keep up is no symptom of it.

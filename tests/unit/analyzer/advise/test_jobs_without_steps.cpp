@@ -55,6 +55,31 @@ TEST(Recompilation, IsSeenInSamplesWhereNoCallIsRecorded) {
   EXPECT_TRUE(Found(traced, "recompilation")) << "each time for one result";
 }
 
+// epidemic-horizons of tests/abroad: nine of ten samples in XLA, and none in a step.
+TEST(Recompilation, IsSeenWhereNothingRunsInBetween) {
+  const auto traced_each = [](int samples, const char* function) {
+    Job job = sampled_job("jax/_src/compiler.py:400 backend_compile_and_load", [](int) { return true; });
+    job.run.texts[73] = "/v/site-packages/jax/_src/core.py:713 Primitive.bind\n/home/a/train.py:12 " +
+                        std::string(function) +
+                        "\n/v/site-packages/jax/_src/interpreters/partial_eval.py:2312 trace_to_jaxpr";
+    for (size_t i = 100; i < 200; i += size_t(samples)) job.process().threads[0].worker_stacks[i].text = 73;
+    return job;
+  };
+  const Job job = traced_each(10, "loss");
+  const Found found(job, "recompilation");
+  ASSERT_TRUE(found);
+  EXPECT_GE(*found->ceiling_speedup, 20);
+  EXPECT_FALSE(Found(traced_each(25, "loss"), "recompilation")) << "training, and evaluation";
+  Job first = traced_each(10, "loss");
+  for (size_t i = 100; i < 200; i += 10) {
+    const uint32_t text = 80 + uint32_t(i);
+    first.run.texts[text] = first.run.texts[73] + std::to_string(i);
+    first.run.texts[text].replace(first.run.texts[text].find("loss"), 4, "part_" + std::to_string(i));
+    first.process().threads[0].worker_stacks[i].text = text;
+  }
+  EXPECT_FALSE(Found(first, "recompilation")) << "each function once";
+}
+
 // TensorFlow optimizes what it traced where it first runs it.
 TEST(Recompilation, MayHaveTheFirstRunOfWhatWasTraced) {
   constexpr const char* kTraces = "tensorflow/python/framework/op_def_library.py:778 _apply_op_helper";
