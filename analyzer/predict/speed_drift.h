@@ -8,9 +8,9 @@
 
 namespace gpuwatch::predict {
 
-// Standard deviation of the CPU time of a batch over the run, as a share of its mean: of what lies between
-// stretches of the run, without what batches differ by within each of them. 0 where the recording is too
-// short to tell.
+// Standard deviation of the CPU time of a batch over the run, or of training's between two where batches
+// hardly compute, as a share of its mean: of what lies between stretches of the run, without what batches
+// differ by within each of them. 0 where the recording is too short to tell, or nothing in it computes.
 double speed_drift(const LoaderReplayInput& recording);
 
 // The recording with everything that computes taking so many times as long.

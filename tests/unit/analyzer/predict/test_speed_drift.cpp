@@ -40,6 +40,19 @@ TEST(SpeedDrift, IsNotToldByFewBatches) {
   EXPECT_EQ(speed_drift(recording), 0);
 }
 
+// What wakes up from a sleep for each sample takes more CPU time at some times than at others.
+TEST(SpeedDrift, IsThatOfTrainingWhereBatchesHardlyCompute) {
+  LoaderReplayInput recording =
+      extracted([](size_t batch) { return batch / 40 % 2 ? 34.0 : 20.0; }, /*cpu_share=*/0.05);
+  recording.think_cores = 1;
+  EXPECT_EQ(speed_drift(recording), 0);
+  std::vector<BatchCost>& batches = recording.epochs.front().batches;
+  for (size_t i = 0; i < batches.size(); ++i) batches[i].think_ns *= i / 40 % 2 ? 1.7 : 1;
+  EXPECT_NEAR(speed_drift(recording), 0.3, 0.06);
+  recording.think_cores = 0.2;  // on a GPU
+  EXPECT_EQ(speed_drift(recording), 0);
+}
+
 // Other runs may meet the one speed or the other.
 TEST(SpeedDrift, WidensWhatIsPredicted) {
   const LoaderSetting two{.workers = 2};
