@@ -25,10 +25,10 @@ std::optional<StackFrame> compiled_line_of(const Run& run, const Thread& thread,
 
 struct CompilerSamples {
   SampledShare share;  // of the samples
-  double with_first_runs =
-      0;  // of the samples, at most: with what is before and after a compilation and may be part of it
-  size_t spells = 0;  // times that samples showed the compiler after one that did not, or traced what had
-                      // been traced before
+  // Of the samples, at most: with what comes before and after a compilation and may be part of it.
+  double with_first_runs = 0;
+  // Times that samples showed the compiler after something else, or traced again what had been traced before.
+  size_t spells = 0;
   StackFrame line;  // the user's, that most of it was for; without a file where no sample has one
 };
 
