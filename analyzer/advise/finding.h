@@ -76,6 +76,7 @@ struct Finding {
   // Slows the run down by what these bottlenecks show: findings about them are its symptoms, and come after
   // it.
   std::vector<attribute::Bottleneck> distorts{};
+  bool is_of_set_up = false;  // what the job is given, not what its steps show: a symptom of nothing
   // Gains applied alone, but nothing on top of those before it: another way to the same time.
   bool is_alternative = false;
   attribute::CategorySet explains{};                  // whose time it is about, as far as `lost_share`

@@ -125,7 +125,8 @@ bool share_a_rank(const Finding& a, const Finding& b) {
 }
 
 bool is_symptom_of(const Finding& symptom, const Finding& cause) {
-  return cause.is_complaint() && symptom.is_complaint() && symptom.distorts.empty() && symptom.bottleneck &&
+  return cause.is_complaint() && symptom.is_complaint() && symptom.distorts.empty() &&
+         !symptom.is_of_set_up && symptom.bottleneck &&
          std::ranges::find(cause.distorts, *symptom.bottleneck) != cause.distorts.end() &&
          share_a_rank(symptom, cause);
 }

@@ -155,21 +155,12 @@ bool is_about_the_job(const Finding& finding) {
          !finding.explains.contains(Category::Sched);
 }
 
-// Of data loading that training does not wait for, and that takes CPU cores from it.
-double hidden_input_ceiling(const std::vector<Finding>& findings) {
-  double ceiling = 1;
-  for (const Finding& finding : findings)
-    if (finding.is_complaint() && finding.bottleneck == Bottleneck::Input && !finding.too_wide)
-      ceiling = std::max(ceiling, finding.ceiling_speedup.value_or(1));
-  return ceiling;
-}
-
-// At most, of all that is said about data loading: one report said "faster data loading gains up to 1.63x"
-// above a finding of up to 2.3x, which ends what workers take from training, too.
-double input_ceiling(const std::vector<Finding>& findings) {
+// The most that a finding about data loading says it gains.
+double input_ceiling(const std::vector<Finding>& findings, bool also_predicted) {
   double ceiling = 1;
   for (const Finding& finding : findings) {
     if (!finding.is_complaint() || finding.bottleneck != Bottleneck::Input || finding.is_of_the_run) continue;
+    if (finding.known_gain() && !also_predicted) continue;
     const bool is_of_steps = finding.prediction && finding.prediction->metric == "step_ms";
     ceiling = std::max(ceiling,
                        is_of_steps ? finding.prediction->speedup.high : finding.ceiling_speedup.value_or(1));
@@ -208,8 +199,6 @@ Verdict not_bound(const model::Run& run, const RankAttribution& rank, const std:
   const auto pipeline = pipeline_on_cores(run, rank);
   if (pipeline && pipeline->share && *pipeline->share < 1)
     ceiling = std::max(ceiling, 1 / (1 - *pipeline->share));
-  const bool is_hidden = rank.device == model::kNone && hidden_input_ceiling(findings) > ceiling;
-  if (is_hidden) ceiling = hidden_input_ceiling(findings);
   if (!is_input_seen(process, rank))
     return {
         "cpu-job",
@@ -217,8 +206,13 @@ Verdict not_bound(const model::Run& run, const RankAttribution& rank, const std:
                     "is not known (no loader was seen)",
                     percent(compute)),
         1};
-  if (rank.device == model::kNone)
-    return on_cpu(rank, findings, std::max(ceiling, input_ceiling(findings)), is_hidden, pipeline);
+  if (rank.device == model::kNone) {
+    // Training does not wait for it: a rule that only knows a bound says that it takes CPU cores from
+    // training.
+    const bool is_hidden = input_ceiling(findings, false) > ceiling;
+    // One report said "faster data loading gains up to 1.63x" above a finding of up to 2.3x.
+    return on_cpu(rank, findings, std::max(ceiling, input_ceiling(findings, true)), is_hidden, pipeline);
+  }
   if (has_complaints) {
     const std::string host =
         ceiling < kLeastSpeedup

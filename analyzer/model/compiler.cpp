@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -42,9 +43,8 @@ constexpr std::string_view kTracingFiles[] = {"jax/_src/pjit.py", "jax/_src/inte
 // Where XLA compiles what JAX traced before.
 constexpr std::string_view kBackendFile = "jax/_src/compiler.py";
 
-// So many compilations of what was traced before: a model's evaluation, and a last, short batch of both, are
-// traced again, too.
-constexpr size_t kTracedAgain = 5;
+// JAX hands a compiled program to XLA. On the CPU the program may run in here: that is no part of compiling.
+constexpr std::string_view kHandsOver = " ExecuteReplicated.__call__";
 
 // TensorFlow optimizes a graph where it first runs it, and its stacks are so deep that they do not always
 // reach a file of the tracer. A function that was traced at each step spent 59% of the time below those, 33%
@@ -54,26 +54,62 @@ constexpr std::string_view kFirstRunFiles[] = {"/tensorflow/python/", "/keras/sr
 // The recorder takes no stack of calls below 1 ms; half of it, because clocks differ. Most calls are shorter.
 constexpr Ns kLeastStall = 500'000;
 
-enum class Doing { kCompiling, kInBackend, kTracing, kRunning, kElse };
+enum class Doing { kCompiling, kInBackend, kTracing, kHandingOver, kRunning, kElse };
+
+bool has(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+bool has_any(std::string_view text, std::span<const std::string_view> parts) {
+  return std::ranges::any_of(parts, [text](std::string_view part) { return has(text, part); });
+}
 
 Doing doing(std::string_view text) {
-  if (text.find(kBackendFile) != std::string_view::npos) return Doing::kInBackend;
+  if (has(text, kBackendFile)) return Doing::kInBackend;
   if (is_of_compiler(text)) return Doing::kCompiling;
-  const auto has = [text](std::string_view file) { return text.find(file) != std::string_view::npos; };
-  if (std::ranges::any_of(kTracingFiles, has)) return Doing::kTracing;
-  return std::ranges::any_of(kFirstRunFiles, has) ? Doing::kRunning : Doing::kElse;
+  if (has(text, kHandsOver)) return Doing::kHandingOver;
+  if (has_any(text, kTracingFiles)) return Doing::kTracing;
+  return has_any(text, kFirstRunFiles) ? Doing::kRunning : Doing::kElse;
 }
 
 // The user's function that JAX traces; empty: none.
 std::string traced_function(const std::string& text) {
   const std::vector<StackFrame> frames = frames_of(text);
   const auto users = std::ranges::find_if(frames, is_users);
-  const bool is_called_by_tracer = std::any_of(users, frames.end(), [](const StackFrame& frame) {
-    return std::ranges::any_of(
-        kTracingFiles, [&](std::string_view file) { return frame.file.find(file) != std::string::npos; });
-  });
+  const bool is_called_by_tracer = std::any_of(
+      users, frames.end(), [](const StackFrame& frame) { return has_any(frame.file, kTracingFiles); });
   return is_called_by_tracer ? users->function : "";
 }
+
+// What each sample was doing, in order of time.
+class Compilations {
+ public:
+  void add(Doing doing, double weight) {
+    all_ += weight;
+    const bool is_compiling = doing == Doing::kInBackend || doing == Doing::kCompiling;
+    spells_ += is_compiling && !was_in_compiler_;
+    if (doing != Doing::kTracing && doing != Doing::kHandingOver) was_in_compiler_ = is_compiling;
+    if (doing == Doing::kElse) of_spell_ = 0;
+    if (doing == Doing::kTracing) around_ += weight;
+    if (doing == Doing::kRunning) {
+      const double part = std::min(weight, of_spell_);
+      around_ += part;
+      of_spell_ -= part;
+    }
+    if (!is_compiling) return;
+    of_spell_ += weight;
+    compiling_ += weight;
+  }
+  size_t spells() const { return spells_; }
+  double share() const { return all_ > 0 ? compiling_ / all_ : 0; }
+  double share_at_most() const { return all_ > 0 ? (compiling_ + around_) / all_ : 0; }
+
+ private:
+  double all_ = 0, compiling_ = 0, around_ = 0;
+  size_t spells_ = 0;
+  bool was_in_compiler_ = true;  // what had begun before is no spell of its own
+  double of_spell_ = 0;          // compiled, and not matched yet by a first run, which takes no longer
+};
 
 // Compilations of which none is seen to end, because hardly anything runs between two of them: of a horizon
 // that grew by a day every three steps 87% of the samples were in XLA, and none in a step.
@@ -90,7 +126,7 @@ class TracedAgain {
     counted_ = program_;
     ++times_;
   }
-  size_t times() const { return times_ >= kTracedAgain ? times_ : 0; }
+  size_t times() const { return times_; }
 
  private:
   std::map<std::string, size_t> first_programs_;  // for which each function was traced first
@@ -110,8 +146,7 @@ std::optional<StackFrame> compiled_line(std::vector<StackFrame> frames) {
 }  // namespace
 
 bool is_of_compiler(std::string_view text) {
-  return std::ranges::any_of(
-      kCompilerFrames, [text](std::string_view frame) { return text.find(frame) != std::string_view::npos; });
+  return has_any(text, kCompilerFrames);
 }
 
 bool is_in_compiler(const Run& run, const Thread& thread, const HostCall& call) {
@@ -127,13 +162,10 @@ std::optional<StackFrame> compiled_line_of(const Run& run, const Thread& thread,
 
 std::optional<CompilerSamples> compiler_samples(const Run& run, const Process& process,
                                                 const std::vector<TimeSpan>& intervals) {
-  CompilerSamples seen;
   std::unordered_map<uint32_t, Doing> known;
   FunctionTallies lines;
+  Compilations compilations;
   TracedAgain traced_again;
-  double all = 0, compiling = 0, first_runs = 0;
-  bool was_in_compiler = true;  // what had begun before is no spell of its own
-  double of_spell = 0;          // compiled, and not matched yet by a first run, which takes no longer
   std::vector<const WorkerStack*> samples = training_samples(process, intervals);
   std::ranges::sort(samples, {}, &WorkerStack::time);
   for (const WorkerStack* sample : samples) {
@@ -142,27 +174,17 @@ std::optional<CompilerSamples> compiler_samples(const Run& run, const Process& p
     const auto [place, is_new] = known.try_emplace(sample->text);
     if (is_new) place->second = doing(text->second);
     const double weight = double(std::max<Ns>(0, sample->weight));
-    all += weight;
-    const bool is_compiling = place->second == Doing::kInBackend || place->second == Doing::kCompiling;
+    compilations.add(place->second, weight);
     traced_again.add(place->second, text->second);
-    seen.spells += is_compiling && !was_in_compiler;
-    if (place->second != Doing::kTracing) was_in_compiler = is_compiling;
-    if (place->second == Doing::kElse) of_spell = 0;
-    if (place->second == Doing::kTracing) first_runs += weight;
-    if (place->second == Doing::kRunning) {
-      const double part = std::min(weight, of_spell);
-      first_runs += part;
-      of_spell -= part;
-    }
-    if (!is_compiling) continue;
-    of_spell += weight;
-    compiling += weight;
+    if (!is_of_compiler(text->second)) continue;
     if (const auto line = compiled_line(frames_of(text->second))) lines.add(*line, weight);
   }
-  seen.spells = std::max(seen.spells, traced_again.times());
-  if (samples.size() < kLeastStackSamples || compiling <= 0) return std::nullopt;
-  seen.share = sampled_share(compiling / all, double(samples.size()));
-  seen.with_first_runs = sampled_share((compiling + first_runs) / all, double(samples.size())).high;
+  if (samples.size() < kLeastStackSamples || compilations.share() <= 0) return std::nullopt;
+  CompilerSamples seen;
+  seen.share = sampled_share(compilations.share(), double(samples.size()));
+  seen.share_at_most = sampled_share(compilations.share_at_most(), double(samples.size())).high;
+  seen.spells = compilations.spells();
+  seen.traced_again = traced_again.times();
   if (const auto by_share = lines.by_share(); !by_share.empty()) seen.line = by_share.front().frame;
   return seen;
 }

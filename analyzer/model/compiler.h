@@ -24,12 +24,11 @@ bool is_in_compiler(const Run& run, const Thread& thread, const HostCall& call);
 std::optional<StackFrame> compiled_line_of(const Run& run, const Thread& thread, const HostCall& call);
 
 struct CompilerSamples {
-  SampledShare share;  // of the samples
-  // Of the samples, at most: with what comes before and after a compilation and may be part of it.
-  double with_first_runs = 0;
-  // Times that samples showed the compiler after something else, or traced again what had been traced before.
-  size_t spells = 0;
-  StackFrame line;  // the user's, that most of it was for; without a file where no sample has one
+  SampledShare share;        // of the samples
+  double share_at_most = 0;  // with what comes before and after a compilation and may be part of it
+  size_t spells = 0;         // times that samples showed the compiler after something else
+  size_t traced_again = 0;   // compilations after which JAX traced again what it had traced before
+  StackFrame line;           // the user's, that most of it was for; without a file where no sample has one
 };
 
 // Within `intervals` (sorted, disjoint). nullopt with fewer than kLeastStackSamples, or without a compiler.

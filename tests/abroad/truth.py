@@ -10,7 +10,8 @@
 Each program runs as it is, with each of its fixes in turn, and as it is again, and that three times: a busy minute meets all of them.
 Once is enough where no fix is near the line between right and wrong, and the machine was as fast at the end as at the beginning. The
 time of a sample by the program's own clock counts, in the median. Right are the fixes within 3% of the best one; where none gains 3%,
-the program is healthy. An entry is provisional where other programs took so much of the CPUs that fixes may have changed places.
+the program is healthy. An entry is provisional where other programs took so much of the CPUs that fixes may have changed places, or
+where one or two rounds met so different speeds of the machine.
 """
 
 import argparse
@@ -43,14 +44,26 @@ def medians_of(times):
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def is_clear(case, times):
-    """Nothing else is near the best, be that another cause's fix or the program as it is, and the machine kept its speed."""
-    if max(times[NOW]) > min(times[NOW]) * (1 + STEADY):
-        return False
+def drift(times):
+    """By how much the program as it is differed from itself: machines change their speed."""
+    return max(times[NOW]) / min(times[NOW]) - 1
+
+
+def lead(case, times):
+    """By how much the best is faster than anything else, be that another cause's fix or the program as it is."""
     medians, causes = medians_of(times), {NOW: (), **{fix.name: fix.findings for fix in case.fixes}}
     best = min(medians, key=medians.get)
     rivals = [value for name, value in medians.items() if causes[name] != causes[best]]
-    return min(rivals, default=medians[best] * 2) > medians[best] * (1 + NEAR)
+    return min(rivals, default=medians[best] * 2) / medians[best] - 1
+
+
+def is_clear(case, times):
+    return drift(times) <= STEADY and lead(case, times) > NEAR
+
+
+def is_open(case, times):
+    """Fewer rounds than there should be, and the machine changed its speed by more than the best leads."""
+    return len(times[NOW]) < 2 * ROUNDS and lead(case, times) <= drift(times)
 
 
 def measured(case, rounds):
@@ -78,7 +91,7 @@ def judged(case, times, taken):
     return {
         "healthy": is_healthy, "right": [fix.name for fix in right], "findings": sorted({finding for fix in right for finding in fix.findings}),
         "gain": round(medians[NOW] / best, 3), "spread": round(spread, 3),
-        "others": round(taken, 3), "provisional": taken > QUIET, "sample_us": medians, "runs": times,
+        "others": round(taken, 3), "provisional": taken > QUIET or is_open(case, times), "sample_us": medians, "runs": times,
     }  # fmt: skip
 
 

@@ -43,6 +43,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (gpus.empty() || gpus == "0") return std::nullopt;
   double compute = input.rank.share(attribute::Category::Compute);
   Finding finding = make_finding(kGpuUnused, input, compute);
+  finding.is_of_set_up = true;
   finding.title = fmt::format(
       "Unused GPU: the job computes on the CPU for {:.0f}% of each step, and the machine has a GPU",
       100 * compute);

@@ -22,6 +22,7 @@ using trace::OpClass;
 
 constexpr double kLeastShare = 0.05;
 constexpr size_t kLeastSpells = 3;
+constexpr size_t kLeastTracedAgain = 5;
 constexpr size_t kMostLookedAt = 64;  // one that has a place is enough
 
 constexpr Threshold kThresholds[] = {
@@ -29,6 +30,9 @@ constexpr Threshold kThresholds[] = {
     kGoesOn,
     {"or times that stack samples of the training thread enter a compiler", double(kLeastSpells),
      "in the second half of the run", "fewer may be one long compilation"},
+    {"or compilations after which JAX traces again what it had traced before", double(kLeastTracedAgain),
+     "in the second half of the run",
+     "a model's evaluation, and a last, short batch of both, are traced again, too"},
 };
 
 enum class Kind { kNone, kCode, kGraph };
@@ -183,17 +187,18 @@ void set_verdict(Finding& finding, double share) {
 std::optional<Finding> by_samples(const RuleInput& input) {
   if (input.device || input.device_hidden()) return std::nullopt;
   const auto seen = model::compiler_samples(input.run, input.process, later_time(input));
-  if (!seen || seen->share.low < kLeastShare || seen->spells < kLeastSpells) return std::nullopt;
+  if (!seen || seen->share.low < kLeastShare) return std::nullopt;
+  if (seen->spells < kLeastSpells && seen->traced_again < kLeastTracedAgain) return std::nullopt;
   Finding finding = make_finding(kRecompilation, input, seen->share.share);
   finding.bottleneck = attribute::Bottleneck::Host;
   finding.title = fmt::format("Recompilation: code is compiled again and again, {:.0f}% of the time",
                               100 * seen->share.share);
   finding.evidence = {
       {"stack samples in a compiler", 100 * seen->share.share, "% in the second half of the run"},
-      {"compilations seen to begin, at least", double(seen->spells), ""}};
+      {"compilations seen to begin, at least", double(std::max(seen->spells, seen->traced_again)), ""}};
   name_fix(finding, input, false);
   if (!seen->line.file.empty()) finding.fix.location = seen->line.location();
-  finding.ceiling_speedup = 1 / (1 - std::min(seen->with_first_runs, 0.99));
+  finding.ceiling_speedup = 1 / (1 - std::min(seen->share_at_most, 0.99));
   if (input.rank.steps.empty()) set_verdict(finding, seen->share.share);
   return finding;
 }

@@ -63,6 +63,15 @@ TEST(DebugLeftOn, SlowsTheModelsComputeWhereTheHostDoesIt) {
   EXPECT_FALSE(distorts_compute(test::make_device_job({{.gap_us = 300, .device_us = 500}}, kSteps)));
 }
 
+TEST(DebugLeftOn, LeavesTheUnusedGpu) {
+  test::Job job = test::make_loader_job({.workers = 4});
+  job.process().facts["profiler"] = "on";
+  job.process().facts["gpus"] = "1";
+  const Diagnosis diagnosis = diagnose(job.run, job.ranks);
+  ASSERT_NE(find(diagnosis, "gpu-unused"), nullptr);
+  EXPECT_EQ(find(diagnosis, "gpu-unused")->fix.summary.find("Record again"), std::string::npos);
+}
+
 // A loader that cannot keep up is no symptom of it.
 TEST(DebugLeftOn, ComesAfterWhatItDoesNotCause) {
   test::Job job = test::make_loader_job({.workers = 1});

@@ -80,6 +80,18 @@ TEST(Recompilation, IsSeenWhereNothingRunsInBetween) {
   EXPECT_FALSE(Found(first, "recompilation")) << "each function once";
 }
 
+TEST(Recompilation, IsNotTheCompiledProgram) {
+  constexpr const char* kCompiles = "jax/_src/compiler.py:400 backend_compile_and_load";
+  Job job = sampled_job(kCompiles, [](int sample) { return sample % 10 < 3; });
+  const double bound = Found(job, "recompilation")->ceiling_speedup.value();
+  job.run.texts[72] =
+      "/v/site-packages/jax/_src/interpreters/pxla.py:395 ExecuteReplicated.__call__\n/home/a/train.py:30 "
+      "main";
+  for (size_t i = 109; i < 200; i += 10) job.process().threads[0].worker_stacks[i].text = 74;
+  job.run.texts[74] = "/home/a/train.py:33 main";
+  EXPECT_EQ(Found(job, "recompilation")->ceiling_speedup, bound);
+}
+
 // TensorFlow optimizes what it traced where it first runs it.
 TEST(Recompilation, MayHaveTheFirstRunOfWhatWasTraced) {
   constexpr const char* kTraces = "tensorflow/python/framework/op_def_library.py:778 _apply_op_helper";
