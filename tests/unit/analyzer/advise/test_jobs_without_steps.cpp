@@ -62,7 +62,8 @@ TEST(Recompilation, IsSeenWhereNothingRunsInBetween) {
     job.run.texts[73] = "/v/site-packages/jax/_src/core.py:713 Primitive.bind\n/home/a/train.py:12 " +
                         std::string(function) +
                         "\n/v/site-packages/jax/_src/interpreters/partial_eval.py:2312 trace_to_jaxpr";
-    for (size_t i = 100; i < 200; i += size_t(samples)) job.process().threads[0].worker_stacks[i].text = 73;
+    for (size_t i = 100; i < 200; i += size_t(samples))
+      for (size_t again : {0, 1}) job.process().threads[0].worker_stacks[i + again].text = 73;
     return job;
   };
   const Job job = traced_each(10, "loss");
@@ -75,7 +76,7 @@ TEST(Recompilation, IsSeenWhereNothingRunsInBetween) {
     const uint32_t text = 80 + uint32_t(i);
     first.run.texts[text] = first.run.texts[73] + std::to_string(i);
     first.run.texts[text].replace(first.run.texts[text].find("loss"), 4, "part_" + std::to_string(i));
-    first.process().threads[0].worker_stacks[i].text = text;
+    for (size_t again : {0, 1}) first.process().threads[0].worker_stacks[i + again].text = text;
   }
   EXPECT_FALSE(Found(first, "recompilation")) << "each function once";
 }
