@@ -95,8 +95,8 @@ def complaints(report):
     return [finding for finding in report["findings"] if finding["severity"] != "info"]
 
 
-def words_of(case, finding):
-    """The program's arguments that apply the finding's fix, or None where the program has none for it."""
+def change_of(case, finding):
+    """The program's arguments and variables that apply the finding's fix, or None where the program has none for it."""
     setting, value = finding["fix"]["setting"], str(finding["fix"]["value"] or "")
     fitting = [fix for fix in case.fixes if finding["id"] in fix.findings]
     if setting in IN_FLAGS:
@@ -104,18 +104,18 @@ def words_of(case, finding):
     for fix in fitting:
         for name, option in fix.takes:
             if name == setting and value and not value.startswith("x"):  # "x16": of a size that was not seen
-                return (option, value)
+                return abroad_case.Fix(fix.findings, (option, value))
     for fix in fitting:
         if value and value.lower() in fix.words:
-            return fix.words
-    return fitting[0].words if fitting else None
+            return fix
+    return fitting[0] if fitting else None
 
 
-def achieved(case, words):
+def achieved(case, change):
     """The program's own clock with the fix applied, not recorded."""
     for _ in range(TRIES):
         disturbance = Disturbance()
-        own = abroad_case.run(case, words)
+        own = abroad_case.run(case, change.words, change.env)
         taken = disturbance.so_far()
         if taken.foreign + taken.stolen <= DISTURBED:
             break
@@ -136,9 +136,9 @@ def result_of(case):
         "fix": {key: within_clone(found[0]["fix"][key]) for key in ("setting", "value", "location")} if found else None,
         "prediction": found[0]["prediction"] if found else None, "ceiling": found[0]["ceiling"] if found else None,
     }  # fmt: skip
-    words = words_of(case, found[0]) if found else None
-    if words:
-        result["applied"], result["achieved"] = " ".join(words), achieved(case, words)
+    change = change_of(case, found[0]) if found else None
+    if change:
+        result["applied"], result["achieved"] = change.name, achieved(case, change)
     return result
 
 

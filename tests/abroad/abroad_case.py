@@ -30,10 +30,11 @@ class Fix:
     findings: tuple
     words: tuple  # arguments to add; where an option is given twice the last one counts
     takes: tuple = ()  # (setting of the report's fix, option): the option gets the value that the report names
+    env: dict = field(default_factory=dict, hash=False)  # variables to set
 
     @property
     def name(self):
-        return " ".join(self.words)
+        return " ".join([*(f"{name}={value}" for name, value in self.env.items()), *self.words])
 
 
 @dataclass(frozen=True)

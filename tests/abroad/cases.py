@@ -2,7 +2,7 @@
 """The programs, how each is started with its defect, and what its user could change. Which of the changes is right is not
 written here: truth.py finds it by applying all of them (truth.json)."""
 
-from abroad_case import Case, fix
+from abroad_case import Case, Fix, fix
 
 WORKERS = "dataloader-workers"
 
@@ -13,6 +13,8 @@ def workers(option, *numbers):
 
 
 PREFETCH = "--prefetch-factor"
+# What any job on the CPU may be started with: malloc keeps what was freed.
+KEPT_MEMORY = Fix(("page-faults",), (), env={"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=1073741824"})
 NO_TF = {"USE_TF": "0", "USE_FLAX": "0"}  # transformers imports what it finds, and does not like this Keras
 PRECISION = "mixed-precision"
 
@@ -409,4 +411,26 @@ PROCESSOR_3 = [
          env=NO_TF, package="transformers"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR, *PROCESSOR_2, *DEVICE_4, *PROCESSOR_3]
+MIXED_2 = [
+    Case("private-falls", "private_falls.py", (),
+         [fix("launch-bound", "--per-sample vmap"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("small-batch", "--lot-size 20", batch_size="--lot-size"),
+          fix("sync-per-step", "--report-every 1000")], device="a100", side="device"),
+    Case("wavefront-modes", "wavefront.py", (),
+         [fix((PRECISION, "compute-bound"), "--shapes-dtype float32"), fix(PRECISION, "--tf32"), fix("cudnn-autotune", "--channels-last"), fix("cudnn-autotune", "--benchmark"), fix("launch-bound", "--fused"),
+          fix("small-batch", "--batch-size 384", batch_size="--batch-size"), fix("sync-per-step", "--print-every 1000")], device="a10", side="device"),
+    Case("sign-language", "tf_sign_language.py", ("--clips", "192"),
+         [fix("input-decode", "--prepare matrix"), fix(("input-cacheable", "input-decode"), "--cache"), *workers("--parallel-calls", 2, 4, 8), fix("dataloader-prefetch", "--prefetch 16"),
+          fix("small-batch", "--batch-size 24", batch_size="--batch-size"), KEPT_MEMORY], package="keras, tensorflow, scipy", framework="keras"),
+    Case("wafer-maps", "wafer_maps.py", ("--steps", "90"),
+         [fix(("launch-bound", "host-work"), "--jit-update"), fix(("launch-bound", "host-work"), "--jit-average"), fix(("launch-bound", "host-work"), "--average-every 10"),
+          fix(("dataloader-prefetch", "blocking-copy", "repeated-copy"), "--on-device"), fix("sync-per-step", "--log-every 1000"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), KEPT_MEMORY],
+         package="jax, flax, optax", framework="jax", side="script"),
+    Case("crop-yield", "crop_yield.py", (),
+         [fix(("input-remote-storage", "input-small-files"), "--ask-for batch"), fix(("input-remote-storage", "input-cacheable"), "--keep-weather"), *workers("--num-workers", 4, 8), fix(WORKERS, "--num-workers 0"),
+          fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("sync-per-step", "--log-every 1000"), fix("small-batch", "--batch-size 40", batch_size="--batch-size"), KEPT_MEMORY], package="pytorch-ignite"),
+    Case("mains-healthy", "water_mains.py", (),
+         [fix("launch-bound", "--optimizer fused"), fix("evaluation-share", "--validate-every 1000"), fix("checkpoint-stall", "--no-save"), fix("sync-per-step", "--print-every 1000"),
+          fix(("dataloader-oversubscribed", "cpu-contention"), "--threads 1"), fix("host-work", "--edge-dropout 0"), KEPT_MEMORY], package="torch_geometric", side="script"),
+]  # fmt: skip
+
+CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR, *PROCESSOR_2, *DEVICE_4, *PROCESSOR_3, *MIXED_2]

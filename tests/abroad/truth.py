@@ -32,7 +32,8 @@ ROUNDS = 3
 QUIET = 0.05  # of one CPU, by programs that are none of ours and by the machine's host
 NEAR = 0.15  # no second look is needed where everything else is so much slower than the best
 STEADY = 0.10  # and where the program as it is took as long at the end of the round: machines change their speed by up to 1.9 times
-NOW = ""  # the name of the program as it is, beside those of its fixes
+AS_IT_IS = abroad_case.Fix((), ())
+NOW = AS_IT_IS.name  # beside those of its fixes
 
 
 def sample_us(own):
@@ -70,8 +71,8 @@ def measured(case, rounds):
     """Microseconds a sample: {name of the fix: one of each round}."""
     times = {NOW: [], **{fix.name: [] for fix in case.fixes}}
     for _ in range(rounds):
-        for name, words in [(NOW, ()), *((fix.name, fix.words) for fix in case.fixes), (NOW, ())]:
-            times[name].append(sample_us(abroad_case.run(case, words)))
+        for fix in [AS_IT_IS, *case.fixes, AS_IT_IS]:
+            times[fix.name].append(sample_us(abroad_case.run(case, fix.words, fix.env)))
         if is_clear(case, times):
             break
     return times

@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 others = sys.modules.pop("cases", None)  # tests/frameworks has a module of that name
 sys.path[:0] = [str(ROOT / "tests/abroad"), str(ROOT / "scripts")]
 import abroad  # noqa: E402
-from abroad_case import Case, fix  # noqa: E402
+from abroad_case import Case, Fix, fix  # noqa: E402
 from cases import CASES  # noqa: E402
 
 sys.modules.pop("cases")
@@ -90,7 +90,14 @@ def result(**changes):
     ],
 )
 def test_what_is_applied(cause, setting, value, words):
-    assert abroad.words_of(TOY, finding(cause, setting, value)) == words
+    change = abroad.change_of(TOY, finding(cause, setting, value))
+    assert (change and change.words) == words
+
+
+def test_a_variable_is_applied():
+    toy = Case("toy", "toy.py", (), [Fix(("page-faults",), (), env={"KEEPS": "all"})])
+    change = abroad.change_of(toy, finding("page-faults", "KEEPS", "all"))
+    assert (change.words, change.env, change.name) == ((), {"KEEPS": "all"}, "KEEPS=all")
 
 
 def test_right_and_inside():
