@@ -18,6 +18,16 @@ namespace {
 constexpr double kReadsAtAll = 0.01;
 constexpr int kMostAhead = 16;  // as in dataloader-prefetch
 
+// What a range leaves open is said from here on: a range of 35 to 120 ms was "no gain" for its middle of 110.
+constexpr double kOpenGain = 1.10;
+
+// Of what this run leaves open, at best.
+double gain_at_best(const RuleInput& input, const predict::LoaderSetting& before,
+                    const predict::LoaderSetting& after) {
+  const double best_ms = predict::replay_estimate(*input.loader, after).low;
+  return expected_step_ms(input, *input.loader, before) / std::max(best_ms, input.least_step_ms());
+}
+
 std::string gain_words(double speedup) {
   const double percent = 100 * (speedup - 1);
   return percent < 1 ? "<1%" : fmt::format("{:.0f}%", percent);
@@ -102,17 +112,29 @@ class Unproposed {
           wanted.forbidden_by.empty() ? "the prediction may be off by more" : wanted.forbidden_by;
       result_.may_gain.push_back(
           fmt::format("{} ({} expected; not proposed: {})", wanted.words, gain_words(on_top), why));
-    } else if (!wanted.is_asked || !wanted.forbidden_by.empty()) {
       return;
-    } else if (alone < kLeastSpeedup && is_of_these_workers(wanted, from)) {
-      predict::LoaderSetting after = from.of_option;
-      wanted.edit(after);
-      const std::string why = predict::limit_words(*input_.loader, after);
-      result_.no_gain.push_back(fmt::format("{} ({}: {})", wanted.words, gain_words(alone), why));
-    } else {
+    }
+    if (!wanted.is_asked || !wanted.forbidden_by.empty()) return;
+    if (alone < kLeastSpeedup && is_of_these_workers(wanted, from))
+      add_what_gains_nothing(wanted, from.of_option, alone);
+    else
       result_.no_gain.push_back(
           fmt::format("{} after \"{}\" ({})", wanted.words, from.others, gain_words(on_top)));
-    }
+  }
+
+  // For certain, or as far as this run tells.
+  void add_what_gains_nothing(const Try& wanted, const predict::LoaderSetting& before, double expected) {
+    predict::LoaderSetting after = before;
+    wanted.edit(after);
+    const double at_best = gain_at_best(input_, before, after);
+    if (at_best < kOpenGain)
+      result_.no_gain.push_back(fmt::format("{} ({}: {})", wanted.words, gain_words(expected),
+                                            predict::limit_words(*input_.loader, after)));
+    else if (wanted.option == LoaderOption::kNumWorkers)
+      result_.may_gain.push_back(fmt::format(
+          "{} ({} expected, {:.1f}x at best; not proposed: what training and workers lose next to each other "
+          "is not known)",
+          wanted.words, gain_words(expected), at_best));
   }
 
   // What is said of a buffer holds for workers that there are.
@@ -206,6 +228,9 @@ std::optional<Limit> stall_without_setting(const RuleInput& input, const std::ve
   if (!is_trusted || share < kBound) return std::nullopt;
   for (const Finding& finding : findings)
     if (finding.is_complaint() && finding.bottleneck == attribute::Bottleneck::Input) return std::nullopt;
+  predict::LoaderSetting more = input.loader->setting;
+  more.workers = std::max(1, 2 * more.workers);
+  if (gain_at_best(input, input.loader->setting, more) >= kOpenGain) return std::nullopt;
   return Limit{
       fmt::format("No setting of the DataLoader shortens the data stall of {:.0f}% by much: {}. What "
                   "remains is cheaper samples, or smaller and fewer tensors in a batch.",

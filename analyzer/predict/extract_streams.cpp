@@ -176,6 +176,7 @@ class Extraction {
     for (const uint32_t index : operations.of(ref.thread, ref.call)) add_operation(index, call);
     event.op_count = uint32_t(recording_.ops.size()) - event.first_op;
     if (event.is_input && !note_batch(event, call)) note_supply(event, call);
+    event.gap_ns += std::exchange(off_core_ns_, 0.0);
     follow_events(ref);
     set_role(event, ref);
     recording_.events.push_back(event);
@@ -292,11 +293,14 @@ class Extraction {
     event.role = waited ? HostRole::kBlockOnOwn : HostRole::kEnqueue;
     if (waited) {
       // What remains after the operation ended; before it, the replay waits by itself. Longer than that, the
-      // host has lost its core, except where it takes bytes out of a buffer into pageable memory.
+      // host has lost its core, which it would have at any other place, too, except where it takes bytes out
+      // of a buffer into pageable memory.
       constexpr double kLongestReturnNs = 50e3, kSlowestCopy = 1;  // bytes a ns
       const bool is_taken_out = last.flags & trace::kDestinationPageable;
       const double longest = kLongestReturnNs + (is_taken_out ? double(last.bytes) / kSlowestCopy : 0);
-      event.cost_ns = std::min(double(call.end - std::max(last.end, call.begin)), longest);
+      const double returned = double(call.end - std::max(last.end, call.begin));
+      event.cost_ns = std::min(returned, longest);
+      off_core_ns_ += returned - event.cost_ns;
     } else {
       const Ns room = std::clamp(room_at(call.end), call.begin, call.end);
       event.cost_ns = std::min(event.cost_ns, double(call.end - room));
@@ -415,6 +419,7 @@ class Extraction {
   Ns stream_free_ = 0;  // when the stream of the last operation had done what was before it
   Ns supplied_ = 0;     // the last input wait was over
   double matched_ns_ = 0;
+  double off_core_ns_ = 0;  // that the host lost since the event before
 };
 
 }  // namespace

@@ -131,8 +131,17 @@ void fetch_without_company(LoaderReplayInput& recording) {
   }
 }
 
-// Next to more workers than cores, how much training and fetches lost by taking turns is not known: 8 of them
-// on two cores took 1.7 ms of CPU time for a batch and training 3 ms a step; without any it was 0.6 and 1.3.
+// More workers than cores, or as many beside training that computes on several of them.
+bool takes_turns(const LoaderReplayInput& recording) {
+  constexpr double kCrowded = 1.5;  // times the cores
+  const double asked = recording.setting.workers + std::max(1.0, recording.think_cores);
+  return recording.setting.workers > std::ceil(recording.cores) ||
+         (recording.think_cores_known && asked > kCrowded * recording.cores);
+}
+
+// Then how much training and fetches lost by taking turns is not known: 8 workers on two cores took 1.7 ms of
+// CPU time for a batch and training 3 ms a step; without any it was 0.6 and 1.3. Two beside training on both
+// were said to cost 1.6 times and cost 2.1.
 void as_the_quickest(LoaderReplayInput& recording) {
   constexpr size_t kHundredth = 100;  // as the quick steps of a bound (advise/quick_steps.h)
   quicken_think(recording, kHundredth);
@@ -177,8 +186,7 @@ std::vector<LoaderReplayInput> open_questions(const LoaderReplayInput& recording
   for (int looks : {kFewestLooks, kMostLooks}) result.emplace_back(recording).scheduling.looks = looks;
   if (recording.quick_think_ns > 0 && setting.workers == 0)
     fetch_without_company(result.emplace_back(recording));
-  if (recording.setting.workers > std::ceil(recording.cores) && setting.workers == 0)
-    as_the_quickest(result.emplace_back(recording));
+  if (takes_turns(recording) && setting.workers == 0) as_the_quickest(result.emplace_back(recording));
   ask_restarts(recording, setting, result);
   if (recording.cores_low > 0) result.emplace_back(recording).cores = recording.cores_low;
   return result;

@@ -18,14 +18,14 @@ namespace {
 using attribute::Category;
 using Shapes = InputFacts::Shapes;
 
-constexpr double kLeastPadding = 0.20;
+constexpr double kLeastPadding = 0.10;
 constexpr size_t kLeastBatches = 10;
 constexpr double kLeastLost = 0.05;
 constexpr double kBeyondLongest = 0.98;
 
 constexpr Threshold kThresholds[] = {
     {"padding", kLeastPadding, "of the elements of a batch",
-     "lengths that vary by a fifth either way leave less, and sorting costs randomness"},
+     "batches of similar length cost randomness, for a gain of less than a tenth"},
     {"batches with known sizes", double(kLeastBatches), "batches",
      "fewer may be an unusual part of the data"},
     {"compute and copies of padding", kLeastLost, "of the step", "XProf's lower band"},

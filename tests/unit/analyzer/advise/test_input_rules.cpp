@@ -339,6 +339,20 @@ TEST(PaddingWaste, TellsAFixedLength) {
   EXPECT_EQ(setting_name(finding->fix.change), "padding");
 }
 
+// 81% of the elements were text, and batches of similar length gained 1.37 times. A gain of less than a tenth
+// is not worth the randomness.
+TEST(PaddingWaste, IsWorthNamingFromATenthOn) {
+  const auto with_texts_of = [](double share) {
+    return diagnose_shapes([=](model::Batch& batch) {
+      batch.longest_sample = batch.index % 2 ? 90 : 110;
+      batch.padded_elements = 4 * batch.longest_sample;
+      batch.sample_elements = uint64_t(share * double(batch.padded_elements));
+    });
+  };
+  EXPECT_NE(find(with_texts_of(0.81), "padding-waste"), nullptr);
+  EXPECT_EQ(find(with_texts_of(0.93), "padding-waste"), nullptr);
+}
+
 TEST(PaddingWaste, TakesLongSamplesForWhatTheyAre) {
   EXPECT_EQ(find(diagnose_shapes([](model::Batch& batch) {
                    batch.longest_sample = 512;

@@ -2,6 +2,7 @@
 // FP32 matmuls without tensor cores: recognized by kernel names, on devices that have tensor cores.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "analyzer/advise/diagnose.h"
@@ -154,6 +155,17 @@ TEST(MixedPrecision, NamesWhatTheDeviceHas) {
   ASSERT_NE(find(geforce), nullptr);
   EXPECT_EQ(setting_value(find(geforce)->fix.change), "bfloat16");
   EXPECT_LT(*find(geforce)->ceiling_speedup, 1000 / 500.0 * 1.05);
+}
+
+// 0.97 to 1.24 times in TF32, by small tiles: that is not worth naming, and a bound of half precision is.
+TEST(MixedPrecision, HalfPrecisionIsNamedWhereTf32MayGainNothing) {
+  const Diagnosis a10 = diagnose_matmuls(
+      {.minor = 6, .device = "NVIDIA A10", .step = {{.device_us = 320}, {.device_us = 680}}});
+  ASSERT_NE(find(a10), nullptr);
+  EXPECT_EQ(setting_value(find(a10)->fix.change), "bfloat16");
+  EXPECT_FALSE(find(a10)->prediction);
+  const auto& evidence = find(a10)->evidence;
+  EXPECT_TRUE(std::ranges::none_of(evidence, [](const Evidence& e) { return e.what.ends_with("in TF32"); }));
 }
 
 TEST(MixedPrecision, ADeviceWithoutAPublishedRateHasTheMatmulTimeAsItsCeiling) {

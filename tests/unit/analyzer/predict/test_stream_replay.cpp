@@ -47,6 +47,22 @@ TEST(StreamReplay, ReproducesACopyThatBlocks) {
   expect_replay({{.gap_us = 50, .device_us = 300}, copy});
 }
 
+// The thread lost its core, 150 us beyond what returning takes: the step was that much longer, and the device
+// waited. Without the wait it loses it, too, with work enqueued.
+TEST(StreamReplay, ALostCoreIsHostTimeWhateverItWaitedFor) {
+  const Action copy{.op_class = OpClass::Copy,
+                    .cost_us = 200,
+                    .device_us = 2,
+                    .waits = true,
+                    .kind = trace::RecordKind::CopyD2H,
+                    .bytes = 4};
+  const std::vector<Action> step = {{.gap_us = 10, .device_us = 300}, copy};
+  expect_replay(step);
+  StreamReplayInput changed = record(step);
+  drop_synchronizations(changed, [](const HostEvent& event) { return event.op_class == OpClass::Copy; });
+  EXPECT_NEAR(replay(changed).step_ms, 0.302, 0.302 * 0.03);
+}
+
 // A solver on an H200: a kernel begins 1.2 us after the one before it, a copy 4.4 us after a kernel, however
 // early they were enqueued. Without these times its step of 52 us was replayed 11% too short.
 TEST(StreamReplay, KeepsTheTimesBetweenOperationsThatWereEnqueuedInTime) {
