@@ -421,7 +421,7 @@ MIXED_2 = [
     Case("sign-language", "tf_sign_language.py", ("--clips", "192"),
          [fix("input-decode", "--prepare matrix"), fix(("input-cacheable", "input-decode"), "--cache"), *workers("--parallel-calls", 2, 4, 8), fix("dataloader-prefetch", "--prefetch 16"),
           fix("small-batch", "--batch-size 24", batch_size="--batch-size"), KEPT_MEMORY], package="keras, tensorflow, scipy", framework="keras"),
-    Case("wafer-maps", "wafer_maps.py", ("--steps", "90"),
+    Case("wafer-maps", "wafer_maps.py", ("--steps", "60"),
          [fix(("launch-bound", "host-work"), "--jit-update"), fix(("launch-bound", "host-work"), "--jit-average"), fix(("launch-bound", "host-work"), "--average-every 10"),
           fix(("dataloader-prefetch", "blocking-copy", "repeated-copy"), "--on-device"), fix("sync-per-step", "--log-every 1000"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), KEPT_MEMORY],
          package="jax, flax, optax", framework="jax", side="script"),
@@ -433,4 +433,47 @@ MIXED_2 = [
           fix(("dataloader-oversubscribed", "cpu-contention"), "--threads 1"), fix("host-work", "--edge-dropout 0"), KEPT_MEMORY], package="torch_geometric", side="script"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR, *PROCESSOR_2, *DEVICE_4, *PROCESSOR_3, *MIXED_2]
+QUEUES = [
+    Case("dental-scans", "dental_scans.py", (),
+         [fix("dataloader-head-of-line", "--any-order"), *workers("--num-workers", 4, 6, 8), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
+          fix("launch-bound", "--fused"), fix("sync-per-step", "--log-every 1000"), KEPT_MEMORY]),
+    Case("avalanche-slopes", "avalanche_slopes.py", (),
+         [*workers("--workers", 1, 2, 4, 6), fix("dataloader-prefetch", "--prefetch 8", prefetch_factor="--prefetch"), fix("launch-bound", "--fused"), fix("sync-per-step", "--log-every 1000"),
+          fix("small-batch", "--batch-size 16 --steps 55", batch_size="--batch-size"), KEPT_MEMORY]),
+    Case("radio-sources", "radio_sources.py", (),
+         [fix("dataloader-oversubscribed", "--threads-per-worker 1"), fix("dataloader-oversubscribed", "--num-workers 1"), fix("dataloader-oversubscribed", "--num-workers 2"), *workers("--num-workers", 4, 6),
+          fix(WORKERS, "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("sync-per-step", "--print-every 1000"), KEPT_MEMORY]),
+    Case("job-adverts", "job_adverts.py", (),
+         [fix("padding-waste", "--pad longest"), fix("padding-waste", "--pad longest --bucket"), *workers("--workers", 2, 4), fix("launch-bound", "--fused"), fix(PRECISION, "--fp32"),
+          fix("small-batch", "--batch-size 128 --steps 80", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="a100", side="device"),
+    Case("replay-cloning", "replay_cloning.py", (),
+         [fix("dataloader-prefetch", "--depth 16", prefetch_factor="--depth"), fix("dataloader-prefetch", "--depth 32", prefetch_factor="--depth"), *workers("--loaders", 2), fix(PRECISION, "--bf16"),
+          fix("launch-bound", "--fused"), fix("sync-per-step", "--print-every 1000")], device="a10"),
+    Case("claims-history", "claims_tf.py", (),
+         [*workers("--parallel-calls", 2, 4, 8), fix("dataloader-prefetch", "--prefetch 8", prefetch_factor="--prefetch"), fix("input-cacheable", "--cache"),
+          fix("small-batch", "--batch-size 32 --steps 130", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], package="tensorflow", framework="tensorflow"),
+]  # fmt: skip
+
+LOOPS = [
+    Case("subgrid-stress", "subgrid_stress.py", (),
+         [fix("sync-per-step", "--check-every 50"), fix("launch-bound", "--fused"), fix("cudnn-autotune", "--benchmark"), fix("sync-per-step", "--log-every 1000"),
+          fix("small-batch", "--batch-size 64", batch_size="--batch-size")], device="a100", side="device"),
+    Case("patent-codes", "patent_codes.py", (),
+         [fix("host-work", "--metric-every 50"), fix("host-work", "--metric-every 10"), fix(("dataloader-oversubscribed", WORKERS), "--num-workers 2"), *workers("--num-workers", 1, 8),
+          fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("launch-bound", "--fused"), fix("sync-per-step", "--report-every 1000"), fix("small-batch", "--batch-size 384", batch_size="--batch-size")], device="a10", side="device"),
+    Case("radar-gaits", "radar_gaits.py", (),
+         [fix("host-work", "--augment-on gpu"), fix("host-work", "--noise 0"), fix("launch-bound", "--fused"), fix("cudnn-autotune", "--benchmark"),
+          fix(("sync-per-step", "logging-stall"), "--log-every 1000"), fix("small-batch", "--batch-size 256", batch_size="--batch-size")], device="t4", side="device"),
+    Case("pulsar-teacher", "pulsar_teacher.py", (),
+         [fix("launch-bound", "--optimizer fused"), fix("launch-bound", "--optimizer foreach"), fix("launch-bound", "--ema foreach"), fix("launch-bound", "--ema-every 10"),
+          fix("launch-bound", "--optimizer fused --ema foreach"), fix(PRECISION, "--bf16"), fix("cudnn-autotune", "--benchmark"), fix("sync-per-step", "--log-every 1000"),
+          fix("small-batch", "--labelled 64 --unlabelled 192")], device="a100", side="device"),
+    Case("read-taxa", "read_taxa.py", (),
+         [fix("checkpoint-stall", "--save-every 500"), fix("checkpoint-stall", "--save-every 50"), fix("checkpoint-stall", "--contents weights"), fix("checkpoint-stall", "--no-fsync"),
+          fix("dataloader-oversubscribed", "--threads 1"), fix(("sync-per-step", "logging-stall"), "--log-every 1000"), fix("small-batch", "--batch-size 256", batch_size="--batch-size"), KEPT_MEMORY], side="script"),
+    Case("ice-charts-healthy", "ice_charts.py", (),
+         [*workers("--num-workers", 1, 4, 8), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("cudnn-autotune", "--benchmark"),
+          fix(("sync-per-step", "logging-stall"), "--log-every 1000"), fix("small-batch", "--batch-size 256", batch_size="--batch-size")], device="h100", side="device"),
+]  # fmt: skip
+
+CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR, *PROCESSOR_2, *DEVICE_4, *PROCESSOR_3, *MIXED_2, *QUEUES, *LOOPS]
