@@ -439,7 +439,7 @@ QUEUES = [
           fix("launch-bound", "--fused"), fix("sync-per-step", "--log-every 1000"), KEPT_MEMORY]),
     Case("avalanche-slopes", "avalanche_slopes.py", (),
          [*workers("--workers", 1, 2, 4, 6), fix("dataloader-prefetch", "--prefetch 8", prefetch_factor="--prefetch"), fix("launch-bound", "--fused"), fix("sync-per-step", "--log-every 1000"),
-          fix("small-batch", "--batch-size 16 --steps 55", batch_size="--batch-size"), KEPT_MEMORY]),
+          fix("small-batch", "--batch-size 16 --steps 45", batch_size="--batch-size"), KEPT_MEMORY]),
     Case("radio-sources", "radio_sources.py", (),
          [fix("dataloader-oversubscribed", "--threads-per-worker 1"), fix("dataloader-oversubscribed", "--num-workers 1"), fix("dataloader-oversubscribed", "--num-workers 2"), *workers("--num-workers", 4, 6),
           fix(WORKERS, "--num-workers 0"), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("sync-per-step", "--print-every 1000"), KEPT_MEMORY]),

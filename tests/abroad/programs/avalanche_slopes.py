@@ -91,7 +91,9 @@ def make_model(width=12):
     def block(inputs, outputs):
         return [nn.Conv2d(inputs, outputs, 3, stride=2, padding=1), nn.BatchNorm2d(outputs), nn.ReLU()]
 
-    return nn.Sequential(*block(6, width), *block(width, 2 * width), *block(2 * width, 2 * width), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, 1))
+    return nn.Sequential(
+        *block(6, width), *block(width, 2 * width), *block(2 * width, 2 * width), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2 * width, 1)
+    )
 
 
 @dataclass

@@ -56,7 +56,7 @@ def make_dataset(claims, cost, service, args):
 class CostModel(tf.keras.Model):
     def __init__(self, width):
         super().__init__()
-        self.kind, self.place = tf.keras.layers.Embedding(KINDS, 16), tf.keras.layers.Embedding(PLACES, 16)
+        self.kind, self.place = (tf.keras.layers.Embedding(KINDS, 16), tf.keras.layers.Embedding(PLACES, 16))
         self.trend = tf.keras.layers.Conv1D(32, 5, activation="relu")
         self.pool = tf.keras.layers.GlobalAveragePooling1D()
         self.hidden = [tf.keras.layers.Dense(width, activation="relu") for _ in range(4)]

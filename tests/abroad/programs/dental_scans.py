@@ -64,7 +64,7 @@ def curvatures(vertices, faces, normals, rounds, scales):
 
 class ToothScans(Dataset):
     def __init__(self, archive, points, rounds, scales=4):
-        self.archive, self.points, self.rounds, self.scales = archive, points, rounds, scales
+        self.archive, self.points, self.rounds, self.scales = (archive, points, rounds, scales)
 
     def __len__(self):
         return len(self.archive)
@@ -106,7 +106,14 @@ def main():
     torch.set_num_threads(args.threads)
 
     scans = ToothScans(Archive(args.steps * args.batch_size, args.line_us), args.points, args.smoothing)
-    loader = DataLoader(scans, args.batch_size, shuffle=True, num_workers=args.num_workers, prefetch_factor=args.prefetch_factor if args.num_workers else None, in_order=not args.any_order)
+    loader = DataLoader(
+        scans,
+        args.batch_size,
+        shuffle=True,
+        num_workers=args.num_workers,
+        prefetch_factor=args.prefetch_factor if args.num_workers else None,
+        in_order=not args.any_order,
+    )
     model = PointNet(6 + scans.scales)
     optimizer = torch.optim.AdamW(model.parameters(), lr=args.lr, fused=args.fused)
     criterion = nn.CrossEntropyLoss(label_smoothing=0.05)

@@ -52,7 +52,7 @@ class LengthBuckets(Sampler):
     """Batches of adverts of about the same length: sorts the adverts of 32 batches at a time."""
 
     def __init__(self, lengths, batch_size, pool=32):
-        self.lengths, self.batch_size, self.pool = lengths, batch_size, pool * batch_size
+        self.lengths, self.batch_size, self.pool = (lengths, batch_size, pool * batch_size)
 
     def __len__(self):
         return len(self.lengths) // self.batch_size

@@ -57,7 +57,7 @@ class Observations(Dataset):
 class Finder(nn.Module):
     def __init__(self, channels, width=12):
         super().__init__()
-        self.down1, self.down2 = nn.Conv2d(channels, width, 3, padding=1), nn.Conv2d(width, 2 * width, 3, stride=2, padding=1)
+        self.down1, self.down2 = (nn.Conv2d(channels, width, 3, padding=1), nn.Conv2d(width, 2 * width, 3, stride=2, padding=1))
         self.middle = nn.Conv2d(2 * width, 2 * width, 3, padding=1)
         self.up = nn.ConvTranspose2d(2 * width, width, 2, stride=2)
         self.out = nn.Conv2d(2 * width, 1, 3, padding=1)
@@ -74,7 +74,7 @@ def set_threads(worker, threads):
 
 def get_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--steps", type=int, default=180)
     parser.add_argument("--batch-size", type=int, default=4)
     parser.add_argument("--antennas", type=int, default=40)
     parser.add_argument("--channels", type=int, default=4)

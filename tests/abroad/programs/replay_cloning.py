@@ -22,7 +22,7 @@ def record_replays(folder, games, frames, seed=5):
     """What the recorder leaves: differences between frames, and the buttons held."""
     rng = np.random.default_rng(seed)
     for game in range(games):
-        changes = np.where(rng.random((frames, SIDE, SIDE)) < 0.12, rng.integers(0, 256, (frames, SIDE, SIDE)), 0).astype(np.uint8)
+        changes = np.where(rng.random((frames, SIDE, SIDE)) < 0.25, rng.integers(0, 256, (frames, SIDE, SIDE)), 0).astype(np.uint8)
         buttons = rng.integers(0, BUTTONS, frames, dtype=np.uint8)
         (folder / f"game{game:03d}.replay").write_bytes(bz2.compress(changes.tobytes() + buttons.tobytes(), 1))
 
@@ -81,7 +81,7 @@ class Block(nn.Module):
         super().__init__()
         self.conv = nn.Conv2d(inputs, outputs, 3, padding=1)
         self.pool = nn.MaxPool2d(3, stride=2, padding=1)
-        self.first, self.second = nn.Conv2d(outputs, outputs, 3, padding=1), nn.Conv2d(outputs, outputs, 3, padding=1)
+        self.first, self.second = (nn.Conv2d(outputs, outputs, 3, padding=1), nn.Conv2d(outputs, outputs, 3, padding=1))
 
     def forward(self, x):
         x = self.pool(self.conv(x))
@@ -102,9 +102,9 @@ class Player(nn.Module):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=240)
+    parser.add_argument("--steps", type=int, default=288)
     parser.add_argument("--batch-size", type=int, default=32)
-    parser.add_argument("--batches-per-replay", type=int, default=20)
+    parser.add_argument("--batches-per-replay", type=int, default=24)
     parser.add_argument("--depth", type=int, default=2, help="batches that wait in the queue")
     parser.add_argument("--loaders", type=int, default=1, help="threads that open replays")
     parser.add_argument("--views", type=int, default=2)
