@@ -83,17 +83,25 @@ bool ends_waits(const Finding& finding) {
   return change && change->edit == StreamEdit::kDropSynchronizations;
 }
 
+// One operation on the batch in place of a loop over samples: with a larger batch the loop launches more.
+bool may_loop_over_samples(const Finding& finding) {
+  const auto* change = std::get_if<StreamChange>(&finding.fix.change);
+  return change && change->edit == StreamEdit::kCaptureLaunches && change->setting == "operations";
+}
+
 // A larger batch is another training: it comes after what leaves the batch as it is, unless it gains at least
 // twice what that could. A deep network of short kernels was launch-bound (up to 2.1x), whatever 16 times its
 // batch of 256 gained. And always after the script's waits for the GPU: counting the tokens of each expert
-// cost a mixture 1.6 times.
+// cost a mixture 1.6 times. And after a loop that may be one over samples: of clipping each sample's gradient
+// twice the lot took twice the time.
 bool leaves_batch(const Finding& finding, const Finding& batch) {
   constexpr double kMuchMore = 2;
   if (!batch.is_conditional || !batch.may_have_to_stay || !batch.known_gain()) return false;
   if (!finding.is_complaint() || finding.is_conditional) return false;
   const auto& known = finding.known_gain();
   const double most = std::max(known ? known->speedup.high : 1, finding.ceiling_speedup.value_or(1));
-  return most >= kLargeSpeedup && (ends_waits(finding) || batch.known_gain()->speedup.low < kMuchMore * most);
+  return most >= kLargeSpeedup && (ends_waits(finding) || may_loop_over_samples(finding) ||
+                                   batch.known_gain()->speedup.low < kMuchMore * most);
 }
 
 // Or neither is predicted, and `a` is an option of the loader: the bound of that comes from a replay, the

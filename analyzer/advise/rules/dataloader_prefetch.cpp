@@ -7,7 +7,9 @@
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/loader_words.h"
+#include "analyzer/advise/location.h"
 #include "analyzer/advise/pipeline_advice.h"
+#include "analyzer/advise/queue_of_threads.h"
 #include "analyzer/advise/worker_bound.h"
 
 namespace gpuwatch::advise {
@@ -43,8 +45,32 @@ int best_length(const RuleInput& input, predict::LoaderSetting setting) {
   return 0;
 }
 
+// A replay would need the time of each batch, and what is seen of such threads is their mean.
+std::optional<Finding> queue_of_threads(const RuleInput& input) {
+  const double lost = input.rank.share(attribute::Group::Input) * input.input_factor;
+  if (lost < kLeastInputShare || !is_queue_too_short(input)) return std::nullopt;
+  const predict::ProducerReplayInput& producers = *input.producers;
+  Finding finding = make_finding(kDataloaderPrefetch, input, lost);
+  finding.title = fmt::format("Prefetching: the script's queue is too short for batches of uneven cost, {}",
+                              stall_words(input, lost));
+  finding.evidence = {{"data stall", 100 * lost, "% of the step"},
+                      {"loader threads busy", 100 * producers.busy_share, "% of the time"},
+                      {"loader thread time for the data", producers.service_ms, "ms a step"}};
+  finding.fix.change = NamedChange{"queue", "longer"};
+  finding.fix.summary =
+      "Let the threads make more batches ahead, 16 for example: they are idle while the queue is full, and "
+      "in the mean as fast as training";
+  finding.fix.location =
+      call_location(input.run, input.process, input.process.training_thread, producers.wait_call);
+  finding.ceiling_speedup = ceiling_without_input(input, lost);
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
-  if (!input.loader) return pipeline_finding(kDataloaderPrefetch, input, PipelineCause::kPrefetch);
+  if (!input.loader) {
+    auto of_pipeline = pipeline_finding(kDataloaderPrefetch, input, PipelineCause::kPrefetch);
+    return of_pipeline ? of_pipeline : queue_of_threads(input);
+  }
   predict::LoaderSetting setting = input.loader_setting();
   const double lost = input.rank.steady_input_share();
   if (setting.workers < 1 || lost < kLeastInputShare) return std::nullopt;
@@ -78,7 +104,8 @@ const Rule kDataloaderPrefetch{
     "training waits once a slow batch has emptied it. Or nothing is made ahead.",
     "Training waits for data although workers were idle before, batch times vary, and the simulated replay "
     "with a longer buffer is faster with the same workers. Or training waits for a tf.data pipeline whose "
-    "stages work in parallel, and which has no `prefetch()`.",
+    "stages work in parallel, and which has no `prefetch()`. Or for the script's own threads, which are idle "
+    "in between and in the mean as fast as training.",
     "Set `prefetch_factor=N`. The report gives the smallest N within 1% of the best predicted one. In "
     "tf.data: "
     "`.prefetch(tf.data.AUTOTUNE)` as the last stage; of that only an upper bound is known.",

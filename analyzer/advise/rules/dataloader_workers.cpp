@@ -10,6 +10,7 @@
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/machine.h"
 #include "analyzer/advise/pipeline_advice.h"
+#include "analyzer/advise/queue_of_threads.h"
 #include "analyzer/advise/read_scaling.h"
 #include "analyzer/advise/worker_bound.h"
 #include "analyzer/predict/worker_parts.h"
@@ -192,10 +193,7 @@ bool may_hold_gil(const RuleInput& input) {
 
 std::optional<Finding> program_threads(const RuleInput& input, double lost) {
   const predict::ProducerReplayInput& producers = *input.producers;
-  constexpr double kBusyProducers = 0.9;
-  if (producers.busy_share < kBusyProducers)
-    return std::nullopt;  // they wait themselves, for something that more of them would wait for too
-  if (may_hold_gil(input)) return std::nullopt;
+  if (producers.busy_share < kBusyProducers || may_hold_gil(input)) return std::nullopt;
   predict::LoaderSetting setting = producers.loader.setting;
   int now = setting.workers;
   double without_wait_ms = std::max(input.input_floor_ms(), 1e-3);

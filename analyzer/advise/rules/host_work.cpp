@@ -15,6 +15,7 @@
 #include "analyzer/advise/slow_sampler.h"
 #include "analyzer/advise/steady_time.h"
 #include "analyzer/advise/unseen_pipeline.h"
+#include "analyzer/advise/work_on_results.h"
 #include "analyzer/io/printable.h"
 #include "analyzer/model/training_stacks.h"
 
@@ -61,13 +62,6 @@ struct HostWork {
 
 // A loss and a few metrics are no more.
 constexpr uint64_t kLeastResultBytes = 64;
-
-// Whether the event copies `bytes` or more this way.
-bool copies(const RuleInput& input, const predict::HostEvent& event, trace::RecordKind kind, uint64_t bytes) {
-  if (event.op_count == 0) return false;
-  const auto& op = input.device->operations[input.assumed_streams->ops[event.first_op].device_op];
-  return op.kind == kind && op.bytes >= bytes;
-}
 
 // Work on results that the host waits for right before it (a metric's `.tolist()`) needs them no longer.
 void drop_results(const RuleInput& input, HostWork& work) {
@@ -250,7 +244,7 @@ std::optional<Finding> on_device(const RuleInput& input) {
   if (share < kLeastShare) return std::nullopt;
   HostWork work = find_host_work(input, gaps);
   if (double(work.steps) < kLeastSteps * double(input.rank.steps.size())) return std::nullopt;
-  if (would_be_hidden(input, work)) return std::nullopt;
+  if (!is_mostly_on_results(input, gaps) && would_be_hidden(input, work)) return std::nullopt;
   const double steps = double(input.rank.steps.size()), ms = work.ns / steps / 1e6;
   Finding finding = describe(input, share, work.call);
   finding.title =
@@ -312,7 +306,8 @@ const Rule kHostWork{
     "The GPU is idle and the training thread makes no CUDA call at the same place in most steps, for longer "
     "than before its other launches. Launches at even distances are `launch-bound`; work that the launch "
     "queue would hide if the "
-    "host did not wait for the GPU is `sync-per-step`. On a CPU job: the training thread sleeps, waits for "
+    "host did not wait for the GPU is `sync-per-step`, unless it works on the data that it waited for (a "
+    "metric). On a CPU job: the training thread sleeps, waits for "
     "a child process or for an answer over the network while a loader brings the data (a tracking server's), "
     "or was seen (stack "
     "samples) in a library that computes no model, such as scikit-learn, "

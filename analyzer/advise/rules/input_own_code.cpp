@@ -7,6 +7,7 @@
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/other_threads.h"
 #include "analyzer/advise/own_data.h"
+#include "analyzer/advise/queue_of_threads.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/model/pipe_reader.h"
 
@@ -125,8 +126,9 @@ Advice advice(Source source, const model::Process& process) {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const model::Process& process = input.process;
-  if (input.assumed_loader) return std::nullopt;  // more threads are proposed already
-  if (input.own_data) return std::nullopt;        // known better: input-decode, input-remote-storage
+  if (input.assumed_loader) return std::nullopt;       // more threads are proposed already
+  if (input.own_data) return std::nullopt;             // known better: input-decode, input-remote-storage
+  if (is_queue_too_short(input)) return std::nullopt;  // dataloader-prefetch
   if (input.configured_loader() || process.training_thread >= process.threads.size()) return std::nullopt;
   const double lost = input.rank.share(Group::Input) * input.input_factor;
   if (lost < kLeastShare) return other_threads_finding(kInputOwnCode, input);

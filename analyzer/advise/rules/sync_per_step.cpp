@@ -12,6 +12,7 @@
 #include "analyzer/advise/reported_ranges.h"
 #include "analyzer/advise/sync_places.h"
 #include "analyzer/advise/sync_reads.h"
+#include "analyzer/advise/work_on_results.h"
 #include "analyzer/predict/merged_launches.h"
 
 namespace gpuwatch::advise {
@@ -23,7 +24,6 @@ namespace {
 using attribute::Category;
 
 constexpr double kLeastOfSteps = 0.5;
-constexpr double kFewBytes = 4096;
 constexpr size_t kMostPlaces = 8;
 constexpr double kNoGain = 1.005;
 constexpr const char* kDeviceSynchronize = "cudaDeviceSynchronize";
@@ -206,7 +206,8 @@ void name_fix(Finding& finding, const RuleInput& input, const Places& places, co
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.streams || !input.device) return std::nullopt;
   const Places places = places_to_change(input);
-  if (places.empty()) return std::nullopt;
+  if (places.empty() || (fetch_data(places) && is_mostly_on_results(input, HostGaps(input))))
+    return std::nullopt;
   const double now = input.assumed_step_ms, best_ms = step_ms_without(input, places);
   if (now < best_ms * kLeastSpeedup) return std::nullopt;
   // A sync stall costs more than its own time: the launch queue is empty afterwards, so the GPU also idles

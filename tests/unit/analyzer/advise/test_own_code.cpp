@@ -119,6 +119,36 @@ TEST(InputOwnCode, MoreThreadsThatComputeInPythonAreNotPredicted) {
   EXPECT_TRUE(finding->fix.summary.starts_with("Make the data in a DataLoader")) << finding->fix.summary;
 }
 
+// A thread that opens a recording for each 24th batch: idle for 40% of the time while the queue of two was
+// full, and training waited for 28%. A queue of 16 gained what a second thread did.
+TEST(InputOwnCode, AThreadThatIsFastEnoughInTheMeanHasTooShortAQueue) {
+  const auto diagnosis_with = [](Ns making_ms) {
+    OwnLoop training(std::vector<double>(104, 20));
+    test::set_shares(training.job, {{Category::InputWait, 0.1}});
+    model::Thread maker;
+    attribute::RankAttribution& rank = training.job.rank();
+    rank.slices.clear();
+    for (uint32_t i = 0; i < 104; ++i) {
+      const Ns begin = training.step(i).begin + kMs;
+      maker.calls.push_back({begin, begin + making_ms * kMs, 0, 0, model::kNone, 0, OpClass::Sleep, 0});
+      maker.calls.push_back(
+          {begin + making_ms * kMs, begin + 19 * kMs, 0, 0, model::kNone, 0, OpClass::Wait, 0});
+      if (i % 8 != 0) continue;
+      training.call(i, OpClass::Wait, 1, 16, kQueueStack);
+      rank.slices.push_back({begin, begin + 16 * kMs, Category::InputWait, 0, i / 8});
+    }
+    training.job.process().threads.push_back(maker);
+    return training.diagnose();
+  };
+  const Diagnosis idle = diagnosis_with(8), slow = diagnosis_with(18);
+  const Finding* finding = find(idle, "dataloader-prefetch");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_EQ(finding->fix.location, "/home/me/train.py:17");
+  EXPECT_NEAR(*finding->ceiling_speedup, 1 / 0.9, 0.02);
+  EXPECT_EQ(find(idle, "input-own-code"), nullptr);
+  EXPECT_EQ(find(slow, "dataloader-prefetch"), nullptr);
+}
+
 // Samples of the training thread, of which 4 in 10 saw another thread execute Python.
 void see_another_thread(test::Job& job, const std::string& line = "/home/me/train.py:7 make") {
   constexpr uint32_t kTrain = 91, kMake = 92;

@@ -177,6 +177,10 @@ TEST(Ranking, ALargerBatchComesFirstWhereItCertainlyGainsTwiceAsMuch) {
   EXPECT_EQ(first_of({batch, waits}), "small-batch");
   waits.fix.change = StreamChange{StreamEdit::kDropSynchronizations, "synchronisation", ""};
   EXPECT_EQ(first_of({batch, waits}), "sync-per-step") << "the script's own fault, however little";
+  // Each sample's gradient by itself: twice the lot took twice the time.
+  Finding loop = graph;
+  loop.fix.change = StreamChange{StreamEdit::kCaptureLaunches, "operations", "fewer"};
+  EXPECT_EQ(first_of({batch, loop}), "launch-bound") << "a loop over samples launches more for more of them";
 }
 
 // Half of a bound of 10 is 45% of the step.

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+// The script's work on what it has just fetched from the GPU: a metric of `.cpu().numpy()`. The host waits
+// before it, and the GPU idles during it. Pure functions.
+#pragma once
+
+#include "analyzer/advise/host_gaps.h"
+
+namespace gpuwatch::advise {
+
+// Copies to the host of more bytes are data; a loss or a count has fewer.
+inline constexpr double kFewBytes = 4096;
+
+// Whether the event copies `bytes` or more this way. Requires `input.device` and `input.assumed_streams`.
+bool copies(const RuleInput& input, const predict::HostEvent& event, trace::RecordKind kind, uint64_t bytes);
+
+// Most of the script's work is of this kind, and longer than any framework's, and without it the step is as
+// short as without the wait: the work is the cause (`host-work`), and not the wait (`sync-per-step`).
+bool is_mostly_on_results(const RuleInput& input, const HostGaps& gaps);
+
+}  // namespace gpuwatch::advise
