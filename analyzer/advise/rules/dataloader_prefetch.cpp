@@ -28,6 +28,8 @@ constexpr Threshold kThresholds[] = {
     kLeastGain,
     kPipelineStall,
     {"prefetch_factor", kMostAhead, "batches a worker", "every prefetched batch takes shared memory"},
+    {"the script's own loader threads are busy for less than", kBusyProducers, "of the time",
+     "idle ones wait for room in the queue"},
 };
 
 // The smallest length close to the best; 0: none is longer.

@@ -183,22 +183,11 @@ std::optional<Finding> framework_loader(const RuleInput& input, double lost) {
   return finding;
 }
 
-// Threads that compute in Python take turns at the GIL, and more of them make no more data. What runs in C
-// without it is not seen: then `input-own-code` proposes processes, with a bound.
-bool may_hold_gil(const RuleInput& input) {
-  constexpr double kMostOfIt = 0.5;
-  const predict::BatchCost& cost = input.producers->loader.epochs.front().batches.front();
-  return input.process.facts.contains("python") && cost.cpu_ns > kMostOfIt * cost.service_ns;
-}
-
 std::optional<Finding> program_threads(const RuleInput& input, double lost) {
   const predict::ProducerReplayInput& producers = *input.producers;
-  if (producers.busy_share < kBusyProducers || may_hold_gil(input)) return std::nullopt;
   predict::LoaderSetting setting = producers.loader.setting;
-  int now = setting.workers;
-  double without_wait_ms = std::max(input.input_floor_ms(), 1e-3);
-  setting.workers = std::min(int(std::ceil(producers.service_ms / without_wait_ms)),
-                             worker_bound(input, producers.loader, setting).most);
+  const int now = setting.workers;
+  setting.workers = threads_wanted(input);
   if (setting.workers <= now) return std::nullopt;
 
   Finding finding = make_finding(kDataloaderWorkers, input, lost);
@@ -217,6 +206,7 @@ std::optional<Finding> program_threads(const RuleInput& input, double lost) {
   if (finding.prediction)
     finding.prediction->assumptions.emplace_back(
         "each batch takes the program's loader threads the mean time");
+  if (producers.busy_share < kBusyProducers) give_as_bound(finding);  // what else they wait for is not known
   return finding;
 }
 

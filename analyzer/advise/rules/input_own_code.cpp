@@ -83,13 +83,6 @@ bool is_from_processes(const RuleInput& input, double lost) {
   });
 }
 
-// The threads that make the data sleep, or wait for storage or a server, most of the time: the GIL is free.
-bool makers_wait(const RuleInput& input) {
-  constexpr double kMostOfIt = 0.5;
-  const double waits = input.rank.share(Category::InputWait) + input.rank.share(Category::InputIo);
-  return waits >= kMostOfIt * input.rank.share(Group::Input);
-}
-
 std::string title(Source source, const std::string& stall) {
   switch (source) {
     case Source::kThreads:
@@ -126,12 +119,13 @@ Advice advice(Source source, const model::Process& process) {
 
 std::optional<Finding> evaluate(const RuleInput& input) {
   const model::Process& process = input.process;
-  if (input.assumed_loader) return std::nullopt;       // more threads are proposed already
-  if (input.own_data) return std::nullopt;             // known better: input-decode, input-remote-storage
-  if (is_queue_too_short(input)) return std::nullopt;  // dataloader-prefetch
+  if (input.assumed_loader) return std::nullopt;  // more threads are proposed already
+  if (input.own_data) return std::nullopt;        // known better: input-decode, input-remote-storage
   if (input.configured_loader() || process.training_thread >= process.threads.size()) return std::nullopt;
   const double lost = input.rank.share(Group::Input) * input.input_factor;
   if (lost < kLeastShare) return other_threads_finding(kInputOwnCode, input);
+  if (is_queue_too_short(input)) return std::nullopt;  // dataloader-prefetch
+  if (threads_wanted(input) > 0) return std::nullopt;  // dataloader-workers
   const Waits waits = find_waits(input);
   const bool is_passed_on = waits.source() == Source::kThreads && is_from_processes(input, lost);
   const Source source = is_passed_on ? Source::kProcesses : waits.source();

@@ -119,6 +119,28 @@ TEST(InputOwnCode, MoreThreadsThatComputeInPythonAreNotPredicted) {
   EXPECT_TRUE(finding->fix.summary.starts_with("Make the data in a DataLoader")) << finding->fix.summary;
 }
 
+// One that sleeps for 12 ms of each 20, and waits for something else in the rest: the GIL is free for more.
+TEST(InputOwnCode, MoreThreadsThatSleepAreBoundedWhereTheyAreNotAlwaysBusy) {
+  const auto diagnosis_with = [](Category category) {
+    return with_maker(
+               category,
+               [](model::Thread& maker, Ns begin) {
+                 const Ns done = begin + 12 * kMs;
+                 maker.calls.push_back({begin, done, 0, 0, model::kNone, 0, OpClass::Sleep, 0});
+                 maker.calls.push_back({done, begin + 19 * kMs, 0, 0, model::kNone, 0, OpClass::Wait, 0});
+               })
+        .diagnose();
+  };
+  const Diagnosis sleeping = diagnosis_with(Category::InputWait),
+                  unknown = diagnosis_with(Category::InputUnknown);
+  const Finding* finding = find(sleeping, "dataloader-workers");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_FALSE(finding->prediction);
+  EXPECT_EQ(find(sleeping, "input-own-code"), nullptr);
+  EXPECT_EQ(find(unknown, "dataloader-workers"), nullptr);
+  EXPECT_NE(find(unknown, "input-own-code"), nullptr);
+}
+
 // A thread that opens a recording for each 24th batch: idle for 40% of the time while the queue of two was
 // full, and training waited for 28%. A queue of 16 gained what a second thread did.
 TEST(InputOwnCode, AThreadThatIsFastEnoughInTheMeanHasTooShortAQueue) {
