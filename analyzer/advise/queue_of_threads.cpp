@@ -38,9 +38,9 @@ int threads_wanted(const RuleInput& input) {
 bool is_queue_too_short(const RuleInput& input) {
   if (!input.producers || input.loader || input.own_data) return false;
   const predict::ProducerReplayInput& producers = *input.producers;
-  const double threads = double(std::max<size_t>(1, producers.threads.size()));
+  // All of them together: of threads that hand on what another one makes, the slowest decides.
   return producers.service_ms > 0 && producers.busy_share < kBusyProducers &&
-         producers.service_ms / threads < input.input_floor_ms();
+         producers.service_ms < input.input_floor_ms();
 }
 
 }  // namespace gpuwatch::advise
