@@ -21,10 +21,10 @@ constexpr int kMostAhead = 16;  // as in dataloader-prefetch
 // What a range leaves open is said from here on: a range of 35 to 120 ms was "no gain" for its middle of 110.
 constexpr double kOpenGain = 1.10;
 
-// Of what this run leaves open, at best.
+// Of what this run leaves open, at best. A range as wide as these is no prediction (loader_prediction).
 double gain_at_best(const RuleInput& input, const predict::LoaderSetting& before,
                     const predict::LoaderSetting& after) {
-  const double best_ms = predict::replay_estimate(*input.loader, after).low;
+  const double best_ms = predict::replay_estimate(in_the_long_run(*input.loader, after), after).low;
   return expected_step_ms(input, *input.loader, before) / std::max(best_ms, input.least_step_ms());
 }
 

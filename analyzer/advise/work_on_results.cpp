@@ -2,6 +2,7 @@
 #include "analyzer/advise/work_on_results.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/host_calls.h"
@@ -14,13 +15,6 @@ bool follows_data(const RuleInput& input, const std::vector<predict::HostEvent>&
   return place > 0 && copies(input, events[place - 1], trace::RecordKind::CopyD2H, uint64_t(kFewBytes));
 }
 
-double step_ms_without_waits(const RuleInput& input) {
-  predict::StreamReplayInput running = *input.assumed_streams;
-  predict::drop_synchronizations(
-      running, [&](const predict::HostEvent& event) { return is_sync_point(input, event); });
-  return predict::replay(running).step_ms;
-}
-
 }  // namespace
 
 bool copies(const RuleInput& input, const predict::HostEvent& event, trace::RecordKind kind, uint64_t bytes) {
@@ -29,18 +23,28 @@ bool copies(const RuleInput& input, const predict::HostEvent& event, trace::Reco
   return op.kind == kind && op.bytes >= bytes;
 }
 
+double step_ms_without_waits(const RuleInput& input) {
+  predict::StreamReplayInput running = *input.assumed_streams;
+  predict::drop_synchronizations(
+      running, [&](const predict::HostEvent& event) { return is_sync_point(input, event); });
+  return predict::replay(running).step_ms;
+}
+
 bool is_mostly_on_results(const RuleInput& input, const HostGaps& gaps) {
   constexpr double kMostOfIt = 0.5;
   predict::StreamReplayInput idle = *input.assumed_streams;  // the waits stay
-  double all_ns = 0, on_results_ns = 0;
+  double all_ns = 0, on_results_ns = 0, steps = 0;
+  uint32_t last_step = model::kNone;
   for (size_t i = 0; i < idle.events.size(); ++i) {
     const double work_ns = std::min(idle.events[i].gap_ns, gaps.own_ns()[i]);
     if (work_ns <= 0) continue;
     idle.events[i].gap_ns -= work_ns;
     all_ns += work_ns;
+    steps += std::exchange(last_step, idle.events[i].step) != idle.events[i].step;
     if (work_ns >= kLongDispatchNs && follows_data(input, idle.events, i)) on_results_ns += work_ns;
   }
-  return on_results_ns > kMostOfIt * all_ns &&
+  return gaps.own_share() >= kLeastHostWork && steps >= kLeastWorkSteps * double(idle.steps) &&
+         on_results_ns > kMostOfIt * all_ns &&
          predict::replay(idle).step_ms < step_ms_without_waits(input) * kLeastSpeedup;
 }
 

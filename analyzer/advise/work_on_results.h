@@ -13,8 +13,15 @@ inline constexpr double kFewBytes = 4096;
 // Whether the event copies `bytes` or more this way. Requires `input.device` and `input.assumed_streams`.
 bool copies(const RuleInput& input, const predict::HostEvent& event, trace::RecordKind kind, uint64_t bytes);
 
-// Most of the script's work is of this kind, and longer than any framework's, and without it the step is as
-// short as without the wait: the work is the cause (`host-work`), and not the wait (`sync-per-step`).
+// Of the step and of the steps: less of the script's work is no `host-work`.
+inline constexpr double kLeastHostWork = 0.05, kLeastWorkSteps = 0.5;
+
+// Without the synchronization points the launch queue keeps the device busy during the script's work.
+double step_ms_without_waits(const RuleInput& input);
+
+// Enough of the script's work for a finding, most of it of this kind and longer than any framework's, and the
+// step is as short without it as without the wait: the work is the cause (`host-work`), and not the wait
+// (`sync-per-step`).
 bool is_mostly_on_results(const RuleInput& input, const HostGaps& gaps);
 
 }  // namespace gpuwatch::advise

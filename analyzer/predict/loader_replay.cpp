@@ -134,9 +134,10 @@ void fetch_without_company(LoaderReplayInput& recording) {
 // More workers than cores, or as many beside training that computes on several of them.
 bool takes_turns(const LoaderReplayInput& recording) {
   constexpr double kCrowded = 1.5;  // times the cores
-  const double asked = recording.setting.workers + std::max(1.0, recording.think_cores);
+  const double asked = recording.setting.workers + recording.think_cores;
+  const bool is_parallel = recording.think_cores_known && recording.think_cores > 1;
   return recording.setting.workers > std::ceil(recording.cores) ||
-         (recording.think_cores_known && asked > kCrowded * recording.cores);
+         (is_parallel && asked > kCrowded * recording.cores);
 }
 
 // Then how much training and fetches lost by taking turns is not known: 8 workers on two cores took 1.7 ms of

@@ -28,8 +28,7 @@ namespace {
 using attribute::Category;
 using trace::OpClass;
 
-constexpr double kLeastShare = 0.05;
-constexpr double kLeastSteps = 0.5;
+constexpr double kLeastShare = kLeastHostWork, kLeastSteps = kLeastWorkSteps;
 constexpr size_t kLeastTimes = 5;
 
 constexpr Threshold kThresholds[] = {
@@ -188,13 +187,9 @@ void name_work(Finding& finding, const RuleInput& input, const std::vector<model
       fmt::format("Move {} to {} or the GPU, or run it every 50 steps", work, another_process(input));
 }
 
-// Without synchronization points the launch queue would keep the device busy during this work: then they are
-// the bottleneck (sync-per-step).
+// Then the waits are the bottleneck (sync-per-step).
 bool would_be_hidden(const RuleInput& input, const HostWork& work) {
-  predict::StreamReplayInput running = *input.assumed_streams;
-  predict::drop_synchronizations(
-      running, [&](const predict::HostEvent& event) { return is_sync_point(input, event); });
-  return predict::replay(running).step_ms <= predict::replay(work.without).step_ms * kLeastSpeedup;
+  return step_ms_without_waits(input) <= predict::replay(work.without).step_ms * kLeastSpeedup;
 }
 
 // Sleeps, waits for a child process, and what attribution found to be waiting for an answer.

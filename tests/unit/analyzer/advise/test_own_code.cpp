@@ -146,7 +146,7 @@ TEST(InputOwnCode, MoreThreadsThatSleepAreBoundedWhereTheyAreNotAlwaysBusy) {
 TEST(InputOwnCode, AThreadThatIsFastEnoughInTheMeanHasTooShortAQueue) {
   const auto diagnosis_with = [](Ns making_ms) {
     OwnLoop training(std::vector<double>(104, 20));
-    test::set_shares(training.job, {{Category::InputWait, 0.1}});
+    test::set_shares(training.job, {{Category::InputWait, 0.2}});
     model::Thread maker;
     attribute::RankAttribution& rank = training.job.rank();
     rank.slices.clear();
@@ -162,11 +162,11 @@ TEST(InputOwnCode, AThreadThatIsFastEnoughInTheMeanHasTooShortAQueue) {
     training.job.process().threads.push_back(maker);
     return training.diagnose();
   };
-  const Diagnosis idle = diagnosis_with(8), slow = diagnosis_with(18);
+  const Diagnosis idle = diagnosis_with(8), slow = diagnosis_with(17);
   const Finding* finding = find(idle, "dataloader-prefetch");
   ASSERT_NE(finding, nullptr);
   EXPECT_EQ(finding->fix.location, "/home/me/train.py:17");
-  EXPECT_NEAR(*finding->ceiling_speedup, 1 / 0.9, 0.02);
+  EXPECT_NEAR(*finding->ceiling_speedup, 1 / 0.8, 0.02);
   EXPECT_EQ(find(idle, "input-own-code"), nullptr);
   EXPECT_EQ(find(slow, "dataloader-prefetch"), nullptr);
 }

@@ -172,18 +172,19 @@ TEST(HostWork, NeedsTheResultsThatItFetches) {
 // A ranking metric in Python of the scores that it fetches: 61 ms, 43 where it is every 50 steps, and as long
 // without the wait alone. Of a loss the wait is what goes.
 TEST(HostWork, OnDataThatItFetchesIsTheCauseOfTheWait) {
-  const auto first_of = [](uint64_t bytes, double work_us) {
+  const auto first_of = [](uint64_t bytes, double work_us, double share) {
     const Action fetch{.op_class = OpClass::Copy,
                        .device_us = 5,
                        .waits = true,
                        .kind = RecordKind::CopyD2H,
                        .bytes = bytes};
     const Diagnosis diagnosis =
-        diagnose_device({{.gap_us = work_us, .device_us = 40'000}, fetch}, Category::HostCompute, 0.25);
+        diagnose_device({{.gap_us = work_us, .device_us = 40'000}, fetch}, Category::HostCompute, share);
     return diagnosis.findings.empty() ? "" : diagnosis.findings.front().id;
   };
-  EXPECT_EQ(first_of(1 << 20, 14'000), "host-work");
-  EXPECT_EQ(first_of(4, 14'000), "sync-per-step");
+  EXPECT_EQ(first_of(1 << 20, 14'000, 0.25), "host-work");
+  EXPECT_EQ(first_of(4, 14'000, 0.25), "sync-per-step");
+  EXPECT_EQ(first_of(1 << 20, 1700, 0.04), "sync-per-step") << "too little for a finding of its own";
 }
 
 // An augmentation in NumPy of what the loader had pinned (sound-mixup of tests/abroad: 47.8 ms, 15.4 on the
