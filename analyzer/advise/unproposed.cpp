@@ -21,11 +21,15 @@ constexpr int kMostAhead = 16;  // as in dataloader-prefetch
 // What a range leaves open is said from here on: a range of 35 to 120 ms was "no gain" for its middle of 110.
 constexpr double kOpenGain = 1.10;
 
-// Of what this run leaves open, at best. A range as wide as these is no prediction (loader_prediction).
+// Of what this run leaves open, at best. A range as wide as these is no prediction (loader_prediction). Of
+// the setting before the low end, too: what is open of both is no gain.
 double gain_at_best(const RuleInput& input, const predict::LoaderSetting& before,
                     const predict::LoaderSetting& after) {
-  const double best_ms = predict::replay_estimate(in_the_long_run(*input.loader, after), after).low;
-  return expected_step_ms(input, *input.loader, before) / std::max(best_ms, input.least_step_ms());
+  const auto best_ms = [&](const predict::LoaderSetting& setting) {
+    const double low = predict::replay_estimate(in_the_long_run(*input.loader, setting), setting).low;
+    return std::max(low, input.least_step_ms());
+  };
+  return best_ms(before) / best_ms(after);
 }
 
 std::string gain_words(double speedup) {
@@ -131,10 +135,9 @@ class Unproposed {
       result_.no_gain.push_back(fmt::format("{} ({}: {})", wanted.words, gain_words(expected),
                                             predict::limit_words(*input_.loader, after)));
     else if (wanted.option == LoaderOption::kNumWorkers)
-      result_.may_gain.push_back(fmt::format(
-          "{} ({} expected, {:.1f}x at best; not proposed: what training and workers lose next to each other "
-          "is not known)",
-          wanted.words, gain_words(expected), at_best));
+      result_.may_gain.push_back(
+          fmt::format("{} ({} expected, {:.1f}x at best; not proposed: this run leaves open which)",
+                      wanted.words, gain_words(expected), at_best));
   }
 
   // What is said of a buffer holds for workers that there are.

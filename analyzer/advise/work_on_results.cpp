@@ -41,7 +41,7 @@ bool is_mostly_on_results(const RuleInput& input, const HostGaps& gaps) {
     idle.events[i].gap_ns -= work_ns;
     all_ns += work_ns;
     steps += std::exchange(last_step, idle.events[i].step) != idle.events[i].step;
-    if (work_ns >= kLongDispatchNs && follows_data(input, idle.events, i)) on_results_ns += work_ns;
+    if (follows_data(input, idle.events, i)) on_results_ns += work_ns;
   }
   return gaps.own_share() >= kLeastHostWork && steps >= kLeastWorkSteps * double(idle.steps) &&
          on_results_ns > kMostOfIt * all_ns &&

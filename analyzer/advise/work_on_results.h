@@ -19,9 +19,8 @@ inline constexpr double kLeastHostWork = 0.05, kLeastWorkSteps = 0.5;
 // Without the synchronization points the launch queue keeps the device busy during the script's work.
 double step_ms_without_waits(const RuleInput& input);
 
-// Enough of the script's work for a finding, most of it of this kind and longer than any framework's, and the
-// step is as short without it as without the wait: the work is the cause (`host-work`), and not the wait
-// (`sync-per-step`).
+// Enough of the script's work for a finding, most of it of this kind, and the step is as short without it as
+// without the wait: the work is the cause (`host-work`), and not the wait (`sync-per-step`).
 bool is_mostly_on_results(const RuleInput& input, const HostGaps& gaps);
 
 }  // namespace gpuwatch::advise

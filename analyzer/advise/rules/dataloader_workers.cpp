@@ -206,7 +206,6 @@ std::optional<Finding> program_threads(const RuleInput& input, double lost) {
   if (finding.prediction)
     finding.prediction->assumptions.emplace_back(
         "each batch takes the program's loader threads the mean time");
-  if (producers.busy_share < kBusyProducers) give_as_bound(finding);  // what else they wait for is not known
   return finding;
 }
 

@@ -30,12 +30,12 @@ struct Crowded {
     loader->think_cores = 2;
     loader->think_cores_known = true;
   }
-  UnproposedChanges unproposed() {
+  UnproposedChanges unproposed(const std::vector<Finding>& findings = {}) {
     RuleInput input{.run = job.run, .rank = job.ranks.front(), .process = job.run.processes.front()};
     input.loader = &*loader;
     input.loader_check = predict::check(*loader);
     assume_nothing(input);
-    return unproposed_changes(input, {});
+    return unproposed_changes(input, findings);
   }
 };
 
@@ -49,6 +49,16 @@ TEST(Unproposed, WhatARangeLeavesOpenIsNotNoGain) {
   EXPECT_FALSE(says(changes.no_gain, "more than 2 workers"));
   EXPECT_TRUE(says(changes.may_gain, "more than 2 workers (1% expected, 1.9x at best"));
   EXPECT_FALSE(says(changes.may_gain, "prefetch_factor"));
+}
+
+// Of four workers the range is as wide as of eight: what is open of both is no gain of more.
+TEST(Unproposed, WhatIsOpenOfBothSettingsIsNoGain) {
+  Finding workers;
+  workers.severity = Severity::kMajor;
+  workers.fix.change = LoaderChange{LoaderOption::kNumWorkers, 4};
+  const UnproposedChanges changes = Crowded().unproposed({workers});
+  EXPECT_TRUE(says(changes.no_gain, "more than 4 workers (1%"));
+  EXPECT_FALSE(says(changes.may_gain, "more than 4 workers"));
 }
 
 }  // namespace

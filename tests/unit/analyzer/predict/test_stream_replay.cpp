@@ -47,20 +47,23 @@ TEST(StreamReplay, ReproducesACopyThatBlocks) {
   expect_replay({{.gap_us = 50, .device_us = 300}, copy});
 }
 
-// The thread lost its core, 150 us beyond what returning takes: the step was that much longer, and the device
-// waited. Without the wait it loses it, too, with work enqueued.
+// The thread lost its core, and the copy returned 200 us after its end: the step was that much longer, and
+// the device waited. Without the wait it loses its core, too, with work enqueued.
 TEST(StreamReplay, ALostCoreIsHostTimeWhateverItWaitedFor) {
   const Action copy{.op_class = OpClass::Copy,
-                    .cost_us = 200,
                     .device_us = 2,
                     .waits = true,
                     .kind = trace::RecordKind::CopyD2H,
                     .bytes = 4};
-  const std::vector<Action> step = {{.gap_us = 10, .device_us = 300}, copy};
-  expect_replay(step);
-  StreamReplayInput changed = record(step);
-  drop_synchronizations(changed, [](const HostEvent& event) { return event.op_class == OpClass::Copy; });
-  EXPECT_NEAR(replay(changed).step_ms, 0.302, 0.302 * 0.03);
+  const std::vector<Action> step = {{.gap_us = 10, .device_us = 300}, copy, {.gap_us = 210, .device_us = 1}};
+  test::Job job = test::make_device_job(step, kSteps);
+  for (model::HostCall& call : job.process().threads[0].calls)
+    if (call.op_class == OpClass::Copy) call.end += 200'000;  // of the time before the next launch
+  StreamReplayInput recording = extract_streams(job.run, job.rank()).value();
+  const double really = test::device_step_us(step, kSteps) / 1e3;
+  EXPECT_NEAR(replay(recording).step_ms, really, really * 0.02);
+  drop_synchronizations(recording, [](const HostEvent& event) { return event.op_class == OpClass::Copy; });
+  EXPECT_NEAR(replay(recording).step_ms, 0.303, 0.303 * 0.03);
 }
 
 // A solver on an H200: a kernel begins 1.2 us after the one before it, a copy 4.4 us after a kernel, however

@@ -38,8 +38,9 @@ TEST(WithoutWorkers, NothingIsKnownOfWhatACrowdCost) {
 // Two of them on two cores, which training wants both: poses of objects were said to gain 1.6 times and
 // gained 2.1. One leaves training a core to itself.
 TEST(WithoutWorkers, NothingIsKnownOfWhatTrainingOnAllCoresCostThem) {
-  const auto low_of = [](int workers, double think_cores) {
+  const auto low_of = [](int workers, double think_cores, double cores = 2) {
     LoaderReplayInput recording = recorded(workers);
+    recording.cores = cores;
     recording.think_cores = think_cores;
     recording.think_cores_known = true;
     return replay_estimate(recording, kNone).low;
@@ -47,6 +48,7 @@ TEST(WithoutWorkers, NothingIsKnownOfWhatTrainingOnAllCoresCostThem) {
   EXPECT_NEAR(low_of(2, 2), 3.5, 0.1);
   EXPECT_GT(low_of(1, 2), 5);
   EXPECT_GT(low_of(2, 1), 5);
+  EXPECT_GT(low_of(2, 1, 1.9), 5) << "others have a tenth of a core, and training is no crowd";
 }
 
 TEST(WithoutWorkers, NoIndicesAreHandedOutAhead) {
