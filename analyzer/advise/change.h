@@ -38,6 +38,7 @@ enum class StreamEdit : uint8_t {
   kMoveToOwnStream,
   kDropCalls,
   kCaptureLaunches,
+  kMergeOwnLaunches,  // of a loop in the script: over tensors, or over samples
   kScaleBatch,
   kFasterKernels,
   kShortenHostWork,

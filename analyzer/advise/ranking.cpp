@@ -78,15 +78,18 @@ bool is_predicted_better(const Finding& a, const Finding& b) {
          a.part_of_run * recovered(a.prediction || is_option(a) ? gain.high : gain.expected);
 }
 
-bool ends_waits(const Finding& finding) {
+bool edits(const Finding& finding, StreamEdit edit) {
   const auto* change = std::get_if<StreamChange>(&finding.fix.change);
-  return change && change->edit == StreamEdit::kDropSynchronizations;
+  return change && change->edit == edit;
+}
+
+bool ends_waits(const Finding& finding) {
+  return edits(finding, StreamEdit::kDropSynchronizations);
 }
 
 // One operation on the batch in place of a loop over samples: with a larger batch the loop launches more.
 bool may_loop_over_samples(const Finding& finding) {
-  const auto* change = std::get_if<StreamChange>(&finding.fix.change);
-  return change && change->edit == StreamEdit::kCaptureLaunches && change->setting == "operations";
+  return edits(finding, StreamEdit::kMergeOwnLaunches);
 }
 
 // A larger batch is another training: it comes after what leaves the batch as it is, unless it gains at least

@@ -234,7 +234,7 @@ std::string source_words(const LaunchSource& source) {
 
 void name_own_code(Finding& finding, const RuleInput& input, const LaunchSource& source,
                    const GraphWaits& waits) {
-  finding.fix.change = StreamChange{StreamEdit::kCaptureLaunches, "operations", "fewer"};
+  finding.fix.change = StreamChange{StreamEdit::kMergeOwnLaunches, "operations", "fewer"};
   finding.fix.summary = fmt::format(
       "Launch less in {}: torch._foreach_ functions for a loop over tensors, one operation on the batch for "
       "a "

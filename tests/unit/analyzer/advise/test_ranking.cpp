@@ -179,7 +179,7 @@ TEST(Ranking, ALargerBatchComesFirstWhereItCertainlyGainsTwiceAsMuch) {
   EXPECT_EQ(first_of({batch, waits}), "sync-per-step") << "the script's own fault, however little";
   // Each sample's gradient by itself: twice the lot took twice the time.
   Finding loop = graph;
-  loop.fix.change = StreamChange{StreamEdit::kCaptureLaunches, "operations", "fewer"};
+  loop.fix.change = StreamChange{StreamEdit::kMergeOwnLaunches, "operations", "fewer"};
   EXPECT_EQ(first_of({batch, loop}), "launch-bound") << "a loop over samples launches more for more of them";
 }
 
