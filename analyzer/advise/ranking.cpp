@@ -142,6 +142,12 @@ bool is_symptom_of(const Finding& symptom, const Finding& cause) {
          share_a_rank(symptom, cause);
 }
 
+// A rule says of its own finding that another way to the same time is to be taken first.
+bool is_other_way(const Finding& finding, const Finding& first) {
+  return finding.is_alternative && !first.is_alternative && first.is_complaint() &&
+         share_a_rank(finding, first);
+}
+
 // A CUDA graph cannot hold waits between its launches (advise/graph_waits.h): `launch-bound` then only names
 // it, with an upper bound for the step without them, and the change that ends them comes first.
 bool counts_on(const Finding& graph, const Finding& change) {
@@ -208,8 +214,12 @@ std::vector<Finding> evaluate_all(const RuleInput& input, const std::vector<Find
   return findings;
 }
 
-bool changes_what_follows(const Finding& finding) {
+bool gains_alone(const Finding& finding) {
   return finding.is_complaint() && finding.prediction && !finding.is_conditional;
+}
+
+bool changes_what_follows(const Finding& finding) {
+  return gains_alone(finding) && !finding.is_alternative;
 }
 
 // Of an option whose gain is open, the others are asked on top, too: of 40 workers none holds the rest back.
@@ -221,7 +231,7 @@ bool sets_what_follows(const Finding& finding) {
 // other.
 void add_alternatives(std::vector<Finding>& ranked, std::vector<Finding> alone) {
   for (Finding& finding : alone) {
-    if (!changes_what_follows(finding) || find(ranked, finding.id)) continue;
+    if (!gains_alone(finding) || find(ranked, finding.id)) continue;
     if (finding.prediction->speedup.low < kLargeSpeedup || is_symptom_of_one(finding, ranked)) continue;
     finding.alone = finding.prediction;
     finding.is_alternative = true;
@@ -292,6 +302,7 @@ Chain chain_from(const RuleInput& recorded, const std::vector<Finding>& alone, c
     ranked.push_back(std::move(*best));
     open.erase(best);
     Finding& next = ranked.back();
+    next.is_alternative &= ranked.size() > 1;
     const Finding* by_itself = find(alone, next.id);
     if (is_open && !next.is_conditional) give_on_its_own(next, by_itself);
     if (by_itself) next.alone = by_itself->prediction;
@@ -358,6 +369,7 @@ std::vector<Finding>::iterator best_of(std::vector<Finding>& findings) {
   const auto is_candidate = [&](const Finding& finding) {
     return std::ranges::none_of(findings, [&](const Finding& other) {
       return is_symptom_of(finding, other) || counts_on(finding, other) || leaves_batch(other, finding) ||
+             is_other_way(finding, other) ||
              (other.is_complaint() == finding.is_complaint() && finding.distorts.empty() &&
               is_better_known(other, finding));
     });

@@ -15,6 +15,18 @@ bool follows_data(const RuleInput& input, const std::vector<predict::HostEvent>&
   return place > 0 && copies(input, events[place - 1], trace::RecordKind::CopyD2H, uint64_t(kFewBytes));
 }
 
+// Data that are not waited for are not copied either, at best: they stay on the GPU.
+double step_ms_without(const RuleInput& input, bool without_copies) {
+  const predict::EventFilter waits = [&](const predict::HostEvent& event) {
+    return is_sync_point(input, event);
+  };
+  predict::StreamReplayInput running = *input.assumed_streams;
+  for (const predict::HostEvent& event : running.events)
+    if (without_copies && event.op_count > 0 && waits(event)) running.ops[event.first_op].duration_ns = 0;
+  predict::drop_synchronizations(running, waits);
+  return predict::replay(running).step_ms;
+}
+
 }  // namespace
 
 bool copies(const RuleInput& input, const predict::HostEvent& event, trace::RecordKind kind, uint64_t bytes) {
@@ -24,10 +36,7 @@ bool copies(const RuleInput& input, const predict::HostEvent& event, trace::Reco
 }
 
 double step_ms_without_waits(const RuleInput& input) {
-  predict::StreamReplayInput running = *input.assumed_streams;
-  predict::drop_synchronizations(
-      running, [&](const predict::HostEvent& event) { return is_sync_point(input, event); });
-  return predict::replay(running).step_ms;
+  return step_ms_without(input, false);
 }
 
 bool is_mostly_on_results(const RuleInput& input, const HostGaps& gaps) {
@@ -45,7 +54,7 @@ bool is_mostly_on_results(const RuleInput& input, const HostGaps& gaps) {
   }
   return gaps.own_share() >= kLeastHostWork && steps >= kLeastWorkSteps * double(idle.steps) &&
          on_results_ns > kMostOfIt * all_ns &&
-         predict::replay(idle).step_ms < step_ms_without_waits(input) * kLeastSpeedup;
+         predict::replay(idle).step_ms < step_ms_without(input, true) * kLeastSpeedup;
 }
 
 }  // namespace gpuwatch::advise

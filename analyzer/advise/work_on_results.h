@@ -20,7 +20,8 @@ inline constexpr double kLeastHostWork = 0.05, kLeastWorkSteps = 0.5;
 double step_ms_without_waits(const RuleInput& input);
 
 // Enough of the script's work for a finding, most of it of this kind, and the step is as short without it as
-// without the wait: the work is the cause (`host-work`), and not the wait (`sync-per-step`).
+// without the wait and the copies: the work is the cause (`host-work`), and to read the data later
+// (`sync-per-step`) another way to the same time.
 bool is_mostly_on_results(const RuleInput& input, const HostGaps& gaps);
 
 }  // namespace gpuwatch::advise

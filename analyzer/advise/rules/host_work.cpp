@@ -188,8 +188,9 @@ void name_work(Finding& finding, const RuleInput& input, const std::vector<model
 }
 
 // Then the waits are the bottleneck (sync-per-step).
-bool would_be_hidden(const RuleInput& input, const HostWork& work) {
-  return step_ms_without_waits(input) <= predict::replay(work.without).step_ms * kLeastSpeedup;
+bool would_be_hidden(const RuleInput& input, const HostGaps& gaps, const HostWork& work) {
+  return step_ms_without_waits(input) <= predict::replay(work.without).step_ms * kLeastSpeedup &&
+         !is_mostly_on_results(input, gaps);
 }
 
 // Sleeps, waits for a child process, and what attribution found to be waiting for an answer.
@@ -239,7 +240,7 @@ std::optional<Finding> on_device(const RuleInput& input) {
   if (share < kLeastShare) return std::nullopt;
   HostWork work = find_host_work(input, gaps);
   if (double(work.steps) < kLeastSteps * double(input.rank.steps.size())) return std::nullopt;
-  if (!is_mostly_on_results(input, gaps) && would_be_hidden(input, work)) return std::nullopt;
+  if (would_be_hidden(input, gaps, work)) return std::nullopt;
   const double steps = double(input.rank.steps.size()), ms = work.ns / steps / 1e6;
   Finding finding = describe(input, share, work.call);
   finding.title =

@@ -206,8 +206,7 @@ void name_fix(Finding& finding, const RuleInput& input, const Places& places, co
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.streams || !input.device) return std::nullopt;
   const Places places = places_to_change(input);
-  if (places.empty() || (fetch_data(places) && is_mostly_on_results(input, HostGaps(input))))
-    return std::nullopt;
+  if (places.empty()) return std::nullopt;
   const double now = input.assumed_step_ms, best_ms = step_ms_without(input, places);
   if (now < best_ms * kLeastSpeedup) return std::nullopt;
   // A sync stall costs more than its own time: the launch queue is empty afterwards, so the GPU also idles
@@ -244,6 +243,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
         "all named calls are changed: without one of them, the next waits for the same GPU work");
   allow_for_reads(finding, input, reads);
   if (time_layers(input, functions)) bound_with_launch_gaps(finding, input, uncopied);
+  finding.is_alternative = fetch_data(places) && is_mostly_on_results(input, HostGaps(input));
   return finding;
 }
 

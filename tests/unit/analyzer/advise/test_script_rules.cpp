@@ -172,19 +172,26 @@ TEST(HostWork, NeedsTheResultsThatItFetches) {
 // A ranking metric in Python of the scores that it fetches: 61 ms, 43 where it is every 50 steps, and as long
 // without the wait alone. Of a loss the wait is what goes.
 TEST(HostWork, OnDataThatItFetchesIsTheCauseOfTheWait) {
-  const auto first_of = [](uint64_t bytes, double work_us, double share) {
+  const auto diagnose = [](uint64_t bytes, double work_us, double share, double copy_us = 5) {
     const Action fetch{.op_class = OpClass::Copy,
-                       .device_us = 5,
+                       .device_us = copy_us,
                        .waits = true,
                        .kind = RecordKind::CopyD2H,
                        .bytes = bytes};
-    const Diagnosis diagnosis =
-        diagnose_device({{.gap_us = work_us, .device_us = 40'000}, fetch}, Category::HostCompute, share);
-    return diagnosis.findings.empty() ? "" : diagnosis.findings.front().id;
+    return diagnose_device({{.gap_us = work_us, .device_us = 40'000}, fetch}, Category::HostCompute, share);
   };
-  EXPECT_EQ(first_of(1 << 20, 14'000, 0.25), "host-work");
-  EXPECT_EQ(first_of(4, 14'000, 0.25), "sync-per-step");
-  EXPECT_EQ(first_of(1 << 20, 1700, 0.04), "sync-per-step") << "too little for a finding of its own";
+  const Diagnosis data = diagnose(1 << 20, 14'000, 0.25);
+  EXPECT_EQ(data.findings.front().id, "host-work");
+  const Finding* later = find(data, "sync-per-step");
+  ASSERT_NE(later, nullptr);
+  EXPECT_TRUE(later->is_alternative) << "to read the data one step later gains as much";
+  const auto only = [](const Diagnosis& diagnosis) {
+    const Finding& first = diagnosis.findings.front();
+    return first.is_alternative || find(diagnosis, "host-work") ? "" : first.id;
+  };
+  EXPECT_EQ(only(diagnose(4, 14'000, 0.25)), "sync-per-step");
+  EXPECT_EQ(only(diagnose(1 << 20, 1700, 0.04)), "sync-per-step") << "too little for a finding of its own";
+  EXPECT_EQ(only(diagnose(1 << 25, 14'000, 0.25, 18'000)), "sync-per-step") << "the copy goes, too";
 }
 
 // An augmentation in NumPy of what the loader had pinned (sound-mixup of tests/abroad: 47.8 ms, 15.4 on the
