@@ -17,7 +17,9 @@ namespace gpuwatch::hooks::python {
 namespace {
 
 constexpr uint64_t kLongFetchNs = 1000000;
-constexpr uint32_t kThreadCountEvery = 64;  // fetches; reading it takes some 10 us
+// Of so many fetches the first two: reading it takes some 10 us. The thread that sends batches starts after
+// the first, which saw two threads where OpenMP had started one, and no contention was found.
+constexpr uint32_t kThreadCountEvery = 64, kThreadCounts = 2;
 
 GW_TLS bool t_last_was_long = true;
 GW_TLS uint32_t t_fetches = 0;
@@ -73,7 +75,7 @@ ThreadUsage::Amounts ThreadUsage::since() const noexcept {
   if (!reads_slow_counters_) return {trace::CpuDetail(cpu_ns, 0, 0, 0), input_since(0)};
   const FaultsAndBlocks now = faults_and_blocks();
   const trace::IoCounts io = input_since(now.blocks_read - faults_and_blocks_.blocks_read);
-  const uint32_t threads = t_fetches++ % kThreadCountEvery == 0 ? thread_count() : 0;
+  const uint32_t threads = t_fetches++ % kThreadCountEvery < kThreadCounts ? thread_count() : 0;
   const uint32_t major_faults = now.major_faults - faults_and_blocks_.major_faults;
   return {trace::CpuDetail(cpu_ns, context::thread_run_delay_ns() - run_delay_ns_, major_faults, threads),
           io};

@@ -11,6 +11,7 @@
 namespace gpuwatch::advise {
 namespace {
 
+using attribute::Category;
 using test::LoaderJob;
 
 const Evidence* evidence(const Finding& finding, const std::string& what) {
@@ -76,6 +77,25 @@ TEST(WorkerBound, IsTheCpuThatWorkersAskFor) {
     ASSERT_NE(evidence(*finding, "a worker computes"), nullptr);
     EXPECT_NEAR(evidence(*finding, "a worker computes")->value, 100 * cpu_share, 1);
   }
+}
+
+// Here and there a batch takes 17 times as long; two cores carry five workers that are never idle.
+TEST(WorkerBound, LetsWorkersWaitForASlowBatch) {
+  const auto proposed = [](Category waits, double cpu_share) {
+    LoaderJob wanted = slow_batches(0, cpu_share);
+    wanted.workers = 3;
+    wanted.batches = 300;
+    wanted.service_ms = [](size_t i) { return i * 37 % 101 < 9 ? 350.0 : 20.0; };
+    test::Job job = test::make_loader_job(wanted);
+    test::set_shares(job, {{waits, 0.4}, {Category::InputTransform, 0.2}});
+    const Diagnosis diagnosis = diagnose_job(job);
+    const Finding* finding = find(diagnosis, "dataloader-workers");
+    return finding ? std::stoi(setting_value(finding->fix.change)) : 0;
+  };
+  EXPECT_GT(proposed(Category::InputHeadOfLine, 0.36), 5);
+  EXPECT_LE(proposed(Category::InputHeadOfLine, 0.36), 10);
+  EXPECT_LE(proposed(Category::InputWait, 0.36), 5) << "no batch waits behind another";
+  EXPECT_LE(proposed(Category::InputHeadOfLine, 1), 3) << "they compute on all cores";
 }
 
 TEST(WorkerBound, SaysThatRanksShareTheCores) {
