@@ -12,7 +12,7 @@ namespace gpuwatch::advise {
 struct WorkerBound {
   int most = kMostWorkers;
   int most_idle = kMostWorkers;  // where they wait for each other and leave cores idle
-  std::string cause;  // "a worker computes 95% of its time, and there are 2 CPU cores"
+  std::string cause;             // "a worker computes 95% of its time, and there are 2 CPU cores"
 };
 
 // CPU cores that this rank may use: of the affinity mask or the quota, its share.

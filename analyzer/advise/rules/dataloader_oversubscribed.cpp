@@ -35,7 +35,7 @@ constexpr Threshold kThresholds[] = {
     {"the same, where the prediction is too wide to be given", kMuchFaster, "times that with fewer",
      "the middle of a wide range is little evidence"},
     {"threads of a worker", kThreadsOfWorker, "threads",
-     "a PyTorch worker has a main thread and one that sends batches, most have one that hands over memory"},
+     "a PyTorch worker has a main thread and one that sends batches, most have one that shares memory"},
     {"CPU time of the workers", kParallel, "times that of making batches",
      "sending batches takes CPU time too, but seldom half as much as making them"},
     {"waiting for workers that wait for a CPU core", kLeastStall, "of the step",

@@ -129,5 +129,14 @@ TEST(PageFaults, OfTrainingOnTheCpuAreBounded) {
   EXPECT_FALSE(Found(training(0.02, 120'000), "page-faults"));
 }
 
+// Those of a Keras model were as many with the setting as without.
+TEST(PageFaults, OfTensorFlowAreNotMallocs) {
+  test::Job job = training(0.4, 120'000);
+  EXPECT_TRUE(Found(job, "page-faults"));
+  job.process().facts.erase("torch");
+  job.process().facts["tensorflow"] = "2.20.0";
+  EXPECT_FALSE(Found(job, "page-faults"));
+}
+
 }  // namespace
 }  // namespace gpuwatch::advise
