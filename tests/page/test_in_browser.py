@@ -177,7 +177,7 @@ def test_copy_puts_the_fix_on_the_clipboard(look, recording):
     file = recording("video-pageable")
     page = look(file, permissions=["clipboard-read", "clipboard-write"])
     page.get_by_role("button", name="Copy the fix").first.click()
-    assert page.locator(".copied").first.inner_text() == "Copied"
+    page.locator(".copied", has_text="Copied").first.wait_for()  # the click does not wait for the clipboard
     fix = file.data["report"]["findings"][0]["fix"]
     assert page.evaluate("navigator.clipboard.readText()") == (fix["snippet"] or f"{fix['summary']} ({fix['location']})")
 
