@@ -142,9 +142,10 @@ bool is_symptom_of(const Finding& symptom, const Finding& cause) {
          share_a_rank(symptom, cause);
 }
 
-// A rule says of its own finding that another way to the same time is to be taken first.
+// To read data later where the script's work on them is the cause (advise/work_on_results.h): another way to
+// the same time, where that work has a finding.
 bool is_other_way(const Finding& finding, const Finding& first) {
-  return finding.is_alternative && !first.is_alternative && first.is_complaint() &&
+  return finding.is_alternative && ends_waits(finding) && edits(first, StreamEdit::kShortenHostWork) &&
          share_a_rank(finding, first);
 }
 
@@ -302,7 +303,8 @@ Chain chain_from(const RuleInput& recorded, const std::vector<Finding>& alone, c
     ranked.push_back(std::move(*best));
     open.erase(best);
     Finding& next = ranked.back();
-    next.is_alternative &= ranked.size() > 1;
+    next.is_alternative =
+        std::ranges::any_of(ranked, [&](const Finding& before) { return is_other_way(next, before); });
     const Finding* by_itself = find(alone, next.id);
     if (is_open && !next.is_conditional) give_on_its_own(next, by_itself);
     if (by_itself) next.alone = by_itself->prediction;

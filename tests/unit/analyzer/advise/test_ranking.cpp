@@ -183,6 +183,18 @@ TEST(Ranking, ALargerBatchComesFirstWhereItCertainlyGainsTwiceAsMuch) {
   EXPECT_EQ(first_of({batch, loop}), "launch-bound") << "a loop over samples launches more for more of them";
 }
 
+// Data that are read later wait for no work of the script any more, whichever gains more by a little.
+TEST(Ranking, ReadingLaterComesAfterTheWorkAndOnlyAfterThat) {
+  Finding later = predicted("sync-per-step", Bottleneck::Host, 1.43);
+  later.fix.change = StreamChange{StreamEdit::kDropSynchronizations, "synchronisation", ""};
+  later.is_alternative = true;
+  Finding work = predicted("host-work", Bottleneck::Host, 1.4);
+  later.ranks = work.ranks = {0};
+  EXPECT_EQ(first_of({later, work}), "sync-per-step") << "of other work";
+  work.fix.change = StreamChange{StreamEdit::kShortenHostWork, "own work", "every 50 steps"};
+  EXPECT_EQ(first_of({later, work}), "host-work");
+}
+
 // Half of a bound of 10 is 45% of the step.
 TEST(Ranking, AnOptionThatHardlyHelpsComesAfterTheCodeThatCosts) {
   const auto workers = [](double speedup) {
