@@ -176,15 +176,14 @@ Finding describe(const RuleInput& input, double share, uint32_t call) {
 }
 
 // The fix is read before the title: it says which work.
-void name_work(Finding& finding, const RuleInput& input, const std::vector<model::TimeSpan>& time,
-               double ms) {
+void name_work(Finding& finding, const RuleInput& input, const std::vector<model::TimeSpan>& time, double ms,
+               const char* elsewhere) {
   const auto seen = model::main_training_function(input.run, input.process, time);
   if (seen) finding.fix.location = seen->frame.location();
   const bool has_name = seen && !seen->frame.function.starts_with('<');
   const std::string work = has_name ? "the work in " + io::printable(seen->frame.function)
                                     : fmt::format("the {:.3g} ms of work that each step does", ms);
-  finding.fix.summary =
-      fmt::format("Move {} to {} or the GPU, or run it every 50 steps", work, another_process(input));
+  finding.fix.summary = fmt::format("Move {} to {} or the GPU, or run it every 50 steps", work, elsewhere);
 }
 
 // Then the waits are the bottleneck (sync-per-step).
@@ -250,7 +249,9 @@ std::optional<Finding> on_device(const RuleInput& input) {
                       {"script between CUDA calls", ms, "ms a step"}};
   const std::vector<model::TimeSpan> time = time_of(input, {Category::HostCompute});
   add_reported_range(finding, input, time);
-  name_work(finding, input, time, ms);
+  // A metric of what the model gave is nothing for the loader's workers.
+  const bool is_on_results = is_mostly_on_results(input, gaps);
+  name_work(finding, input, time, ms, is_on_results ? "another process" : another_process(input));
   if (input.rank.share(Category::HostWait) > input.rank.share(Category::HostCompute))
     describe_waiting(finding, input, waiting_calls(input), ms);
   settle_with(finding, input, std::exchange(work.without, {}), share);
