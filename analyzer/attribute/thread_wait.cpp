@@ -26,16 +26,28 @@ uint32_t ThreadWait::feeding_waker(uint32_t thread, uint32_t call) const {
 }
 
 std::optional<ThreadWait::HandOver> ThreadWait::handed_over(uint32_t thread, uint32_t call) const {
-  constexpr Ns kLongest = 1'000'000;  // an idle CPU is there in 50 us; later, something else ended the wait
+  constexpr Ns kLongest = 1'000'000;  // an idle CPU is there in 50 us
   const HostCall& wait = view_.call(thread, call);
+  const bool is_of_training = thread == view_.training_thread();
   std::optional<HandOver> last;
   for (const uint32_t other : view_.feeding_threads()) {
     if (other == thread) continue;
     const Ns began = view_.activity(other).at(wait.end - 1).begin;
-    if (began > std::max(wait.begin, wait.end - kLongest) && (!last || began > last->time))
-      last = {other, began};
+    if (began <= wait.begin || (last && began <= last->time)) continue;
+    // Later, something else ended the wait; but not that for the backward pass, on a busy CPU.
+    const bool is_for_backward = is_of_training && launches_within(other, {wait.begin, began});
+    if (began > wait.end - kLongest || is_for_backward) last = {other, began};
   }
   return last;
+}
+
+bool ThreadWait::launches_within(uint32_t thread, model::TimeSpan span) const {
+  const std::vector<HostCall>& calls = view_.thread(thread).calls;
+  const auto first = std::ranges::lower_bound(calls, span.begin, {}, &HostCall::begin);
+  const auto until = std::ranges::find_if(first, calls.end(), [&](const HostCall& call) {
+    return call.begin >= span.end || call.op_class == trace::OpClass::Launch;
+  });
+  return until != calls.end() && until->begin < span.end;
 }
 
 // Of those that never feed the device, from the first call to the last.

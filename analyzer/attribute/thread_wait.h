@@ -24,9 +24,9 @@ class ThreadWait {
   // Another thread that feeds the device and was not blocked when the wait ended (the training thread while
   // autograd's thread waits for work, or the other way round); kNone if there is none.
   uint32_t feeding_waker(uint32_t thread, uint32_t call) const;
-  // Where all of these were blocked by then: the one that went to wait itself last, less than a millisecond
-  // before and within the wait, and when. It gave its work to the waiting thread, which took until the end of
-  // the wait to get a CPU.
+  // Where all of these were blocked by then: the one that went to wait itself last, within the wait, and
+  // when: less than a millisecond before its end, or, while the training thread waits, after launching
+  // kernels. It gave its work to the waiting thread, which took until the end of the wait to get a CPU.
   struct HandOver {
     uint32_t thread;
     model::Ns time;
@@ -54,6 +54,7 @@ class ThreadWait {
 
  private:
   bool is_blocked(uint32_t thread, model::Ns time) const;
+  bool launches_within(uint32_t thread, model::TimeSpan span) const;
   bool leads_to_input_copy(uint32_t thread, uint32_t call) const;
   bool recurs(uint32_t thread, uint16_t operation);
   const ThreadLives& lives();

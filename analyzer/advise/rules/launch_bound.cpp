@@ -10,6 +10,7 @@
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/merged_source.h"
+#include "analyzer/advise/passes.h"
 #include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
 #include "analyzer/advise/short_operations.h"
@@ -244,6 +245,20 @@ void name_own_code(Finding& finding, const RuleInput& input, const LaunchSource&
     finding.fix.summary += "; its waits for the GPU go with it";
 }
 
+// Each pass launches as much for one sample as for all of them.
+void name_passes(Finding& finding, const RuleInput& input, const LaunchSource& source, double passes) {
+  finding.fix.change = StreamChange{StreamEdit::kMergeOwnLaunches, "operations", "fewer"};
+  finding.fix.summary = fmt::format(
+      "Run the {:.0f} passes of a step in {} as one over all samples (torch.func.vmap, where the gradients "
+      "of "
+      "each are needed)",
+      passes, source_words(source));
+  finding.title += fmt::format(", in {:.0f} passes forward and backward", passes);
+  finding.evidence.insert(finding.evidence.begin() + 1, {"passes forward and backward", passes, "a step"});
+  finding.fix.location = source.line.file.empty() ? "" : source.line.location();
+  finding.ceiling_speedup = speedup_in_one_pass(input, passes);
+}
+
 void name_source(Finding& finding, const RuleInput& input, const Merged& merged,
                  const std::optional<predict::Prediction>& prediction, const GraphWaits& waits) {
   const LaunchSource& source = merged.source();
@@ -331,6 +346,10 @@ double known_speedup(const std::optional<predict::Prediction>& prediction, bool 
 void predict_gain(Finding& finding, const RuleInput& input, const HostGaps& gaps,
                   const std::vector<LaunchSource>& sources, const GraphWaits& waits) {
   const bool is_torch = speaks_torch(input.process);
+  const double passes = passes_a_step(input);
+  if (passes > 1)
+    if (const LaunchSource* source = source_of_passes(sources, gaps.launches_a_step()))
+      return name_passes(finding, input, *source, passes);
   const Captured graph(input, gaps, waits.in_step), compiler(input, gaps, waits.in_model, sources);
   const bool is_measured = !is_torch || gaps.median_dispatch_ns() <= kMeasuredDispatchNs;
   const auto by_graph = is_measured ? graph.prediction() : std::nullopt;
@@ -425,6 +444,9 @@ const Rule kLaunchBound{
     "Where the optimizer or a function of the script (a loop over parameters, over samples) launches more "
     "than "
     "the compiler would take away: `fused=True`, `torch._foreach_` functions, one operation on the batch. "
+    "Where a step runs forward and backward for each sample, and works on the gradients of each: all of them "
+    "at once "
+    "(`torch.func.vmap`). "
     "In TensorFlow `tf.function(jit_compile=True)`, in JAX one `jax.jit` for the whole step; their gain is "
     "an upper bound. "
     "Fused and foreach optimizers launch fewer kernels. A step that already runs as CUDA graphs needs a "

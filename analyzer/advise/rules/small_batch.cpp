@@ -8,6 +8,7 @@
 #include "analyzer/advise/host_gaps.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/matrix_kernels.h"
+#include "analyzer/advise/passes.h"
 #include "analyzer/advise/rule.h"
 
 namespace gpuwatch::advise {
@@ -62,8 +63,10 @@ Use use_of_kernels(const RuleInput& input) {
 // Batches between two optimizer steps, of which the gradients are accumulated. 1 if that is not known.
 int accumulated(const RuleInput& input) {
   const model::Loader* loader = input.configured_loader();
-  if (!loader || loader->batch_size <= 0) return 1;
-  return std::max(1, int(std::lround(input.rank.series.samples_per_step / loader->batch_size)));
+  const double batches = loader && loader->batch_size > 0
+                             ? input.rank.series.samples_per_step / loader->batch_size
+                             : passes_a_step(input);
+  return std::max(1, int(std::lround(batches)));
 }
 
 // One tile of a matmul keeps the arithmetic units of its SM busy, and a second one on the same SM adds
@@ -189,24 +192,26 @@ std::optional<Finding> in_one_batch(const RuleInput& input, const HostGaps& gaps
   while (factor * 2 <= std::min(batches, 1 << kMostDoublings)) factor *= 2;
   if (batches_per_ms(with_batch(input, gaps, factor, 1), factor) * input.assumed_step_ms < kWorthDoubling)
     return std::nullopt;
-  predict::StreamReplayInput at_best = *input.assumed_streams;
-  predict::scale_batch_on_device(at_best, factor, input.run, *input.device, predict::resident_blocks);
-  const double bound = batches_per_ms(at_best, factor) * input.assumed_step_ms;
+  const double bound = speedup_in_one_pass(input, factor);
   Finding finding = make_finding(kSmallBatch, input, 1 - 1 / bound);
-  const double batch = input.configured_loader()->batch_size;
+  const model::Loader* loader = input.configured_loader();
+  const double batch = loader ? loader->batch_size : 0;
   const bool idles = gaps.launch_share() > input.rank.share(Category::Compute);
   finding.title =
-      fmt::format("Small batch: gradients are accumulated over {} batches of {:.0f}, and {} for each of them",
-                  batches, batch, idles ? "the host launches the kernels" : "the GPU reads the weights");
+      fmt::format("Small batch: gradients are accumulated over {} batches{}, and {} for each of them",
+                  batches, batch > 0 ? fmt::format(" of {:.0f}", batch) : "",
+                  idles ? "the host launches the kernels" : "the GPU reads the weights");
   finding.evidence = {{"batches", double(batches), "between two optimizer steps"},
                       {"filled by kernels that grow with the batch", 100 * use.filled, "% of the SMs"}};
   name_fix(finding, input, factor);
   const int left = batches / factor;
-  finding.fix.summary = fmt::format(
-      "Set batch_size={:.0f}, if it fits into GPU memory, {} {} batches: the same training{}", batch * factor,
-      left > 1 ? fmt::format("and accumulate the gradients of {} instead of", left)
-               : "instead of accumulating the gradients of",
-      batches, has_batch_norm(input) ? ", except for batch normalization's statistics" : "");
+  finding.fix.summary =
+      fmt::format("{}, if it fits into GPU memory, {} {} batches: the same training{}",
+                  batch > 0 ? fmt::format("Set batch_size={:.0f}", batch * factor)
+                            : fmt::format("Use a larger batch ({}x)", factor),
+                  left > 1 ? fmt::format("and accumulate the gradients of {} instead of", left)
+                           : "instead of accumulating the gradients of",
+                  batches, has_batch_norm(input) ? ", except for batch normalization's statistics" : "");
   finding.is_conditional = true;
   if (idles) allow_for_worst(finding, input, gaps, factor);
   finding.ceiling_speedup = bound;
@@ -222,7 +227,12 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const Use use = use_of_kernels(input);
   const int batches = accumulated(input);
   const bool is_full = use.filled > kMostFill;
-  if (is_full && batches > 1) return in_one_batch(input, gaps, use, batches);
+  if (batches > 1) {
+    if (passes_a_step(input) > 1 && source_of_passes(launch_sources(input), gaps.launches_a_step()))
+      return std::nullopt;
+    auto finding = in_one_batch(input, gaps, use, batches);
+    if (is_full || finding) return finding;
+  }
   // Kernels that fill the SMs take longer for a larger batch, the launches that the GPU waits for do not: of
   // 1400 launches a step, 8 times the batch took 1.7 times as long.
   if (is_full && launching <= computing) return std::nullopt;
