@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "analyzer/advise/input_facts.h"
@@ -18,17 +19,30 @@ namespace {
 constexpr double kShmRoom = 0.7;
 constexpr double kNoLimit = 1e9;
 
+// Of /dev/shm, before the first batch was made: a data set that lies there, other jobs' batches. 0 where no
+// sample tells: with too many workers one is killed.
+double shm_used_before(const model::Process& process) {
+  model::Ns first = std::numeric_limits<model::Ns>::max();
+  for (const model::LoaderEpoch& epoch : process.epochs)
+    for (const model::Batch& batch : epoch.batches)
+      if (batch.fetch.length() > 0) first = std::min(first, batch.fetch.begin);
+  double used = 0;
+  for (const model::MachineSample& sample : process.machine_samples)
+    if (sample.time < first) used = double(sample.shm_used_bytes);
+  return used;
+}
+
 // Batches that /dev/shm holds for each rank, by what the recorded ones took at most; kNoLimit where that was
 // not seen.
 double batches_in_shm(const RuleInput& input) {
-  const double size = number_fact(input.process, "shm_bytes");
-  double used = 0;
+  const double size = number_fact(input.process, "shm_bytes"), before = shm_used_before(input.process);
+  double most = before;
   for (const model::MachineSample& sample : input.process.machine_samples)
-    used = std::max(used, double(sample.shm_used_bytes));
-  if (size <= 0 || used <= 0 || !input.loader || input.loader->setting.workers < 1) return kNoLimit;
+    most = std::max(most, double(sample.shm_used_bytes));
+  if (size <= 0 || most <= before || !input.loader || input.loader->setting.workers < 1) return kNoLimit;
   const predict::LoaderSetting& recorded = input.loader->setting;
   const double in_flight = double(recorded.workers) * std::max(recorded.prefetch_factor, 1);
-  return kShmRoom * size / used * in_flight;
+  return std::max(0.0, kShmRoom * size - before) / (most - before) * in_flight;
 }
 
 std::string core_words(const RuleInput& input, double cores) {

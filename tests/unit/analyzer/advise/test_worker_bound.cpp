@@ -126,13 +126,17 @@ TEST(WorkerBound, IsTheQuota) {
 }
 
 // Docker's 64 MiB: two batches of one worker take 12.
-test::Job in_shared_memory(uint64_t shm_bytes) {
+test::Job in_shared_memory(uint64_t shm_bytes, uint64_t before_bytes = 0) {
   test::Job job = test::make_loader_job(slow_batches(40, 0.01));
   job.process().facts["shm_bytes"] = std::to_string(shm_bytes);
-  model::MachineSample sample{};
-  sample.shm_used_bytes = 12u << 20;
-  sample.time = job.rank().steps.front().step.begin + 1;
-  job.process().machine_samples.push_back(sample);
+  const model::Ns first = job.process().epochs.front().batches.front().fetch.begin;
+  for (const auto& [time, batches_bytes] :
+       {std::pair(first - 1, uint64_t{0}), {first + 1, uint64_t{12} << 20}}) {
+    model::MachineSample sample{};
+    sample.shm_used_bytes = before_bytes + batches_bytes;
+    sample.time = time;
+    job.process().machine_samples.push_back(sample);
+  }
   return job;
 }
 
@@ -149,6 +153,17 @@ TEST(WorkerBound, IsWhatSharedMemoryHolds) {
   const Diagnosis large = diagnose_job(in_shared_memory(4u << 30));
   ASSERT_NE(find(large, "dataloader-workers"), nullptr);
   EXPECT_GE(std::stoi(setting_value(find(large, "dataloader-workers")->fix.change)), 10);
+}
+
+// Who copies a data set there leaves less room, but its bytes are not the batches'.
+TEST(WorkerBound, CountsNoDataSetInSharedMemory) {
+  const auto workers = [](uint64_t shm_bytes, uint64_t before_bytes) {
+    const Diagnosis diagnosis = diagnose_job(in_shared_memory(shm_bytes, before_bytes));
+    const Finding* finding = find(diagnosis, "dataloader-workers");
+    return finding ? std::stoi(setting_value(finding->fix.change)) : 0;
+  };
+  EXPECT_GE(workers(4u << 30, 2u << 30), 10);
+  EXPECT_EQ(workers(128u << 20, 45u << 20), 3);
 }
 
 TEST(ReadScaling, OneReaderTellsNothingOfMore) {
