@@ -2,21 +2,9 @@
 """The programs, how each is started with its defect, and what its user could change. Which of the changes is right is not
 written here: truth.py finds it by applying all of them (truth.json)."""
 
-from abroad_case import Case, Fix, fix
-
-WORKERS = "dataloader-workers"
-
-
-def workers(option, *numbers):
-    """More loader processes (or threads): whatever number the report names can be tried."""
-    return [fix(WORKERS, f"{option} {number}", num_workers=option) for number in numbers]
-
-
-PREFETCH = "--prefetch-factor"
-# What any job on the CPU may be started with: malloc keeps what was freed.
-KEPT_MEMORY = Fix(("page-faults",), (), env={"GLIBC_TUNABLES": "glibc.malloc.trim_threshold=1073741824:glibc.malloc.mmap_threshold=1073741824"})
-NO_TF = {"USE_TF": "0", "USE_FLAX": "0"}  # transformers imports what it finds, and does not like this Keras
-PRECISION = "mixed-precision"
+from abroad_case import Case, fix
+from changes import KEPT_MEMORY, NO_TF, PRECISION, PREFETCH, WORKERS, workers
+from device_cases import COMPILED, DEVICE, DEVICE_2, DEVICE_3, DEVICE_4, DEVICE_5
 
 INPUT = [
     Case("imagenet-folder", "imagenet_folder.py", ("{data}",), [*workers("--workers", 1, 2, 4), fix("input-decode", "--draft")], data="photos"),
@@ -122,132 +110,6 @@ TENSORFLOW = [
          [fix("input-decode", "--table"), *workers("--workers", 2), fix(WORKERS, "--workers 2 --multiprocessing"), fix("dataloader-prefetch", "--max-queue-size 40")], package="keras, tensorflow", framework="keras", status="seen"),
     Case("keras-power", "keras_power.py", ("--csv", "{data}/power.csv"),
          [fix("dataloader-prefetch", "--prefetch 16"), fix("input-cacheable", "--cache"), fix("logging-stall", "--write-every 1000")], data="power", package="keras, tensorflow", framework="keras", side="script", status="seen"),
-]  # fmt: skip
-
-DEVICE = [
-    Case("nanogpt-fp32", "nanogpt.py", ("--data", "{data}", "--max-iters", "80"),
-         [fix(PRECISION, "--dtype bfloat16"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--log-interval 100"), fix("small-batch", "--batch-size 24", batch_size="--batch-size")],
-         device="a100", data="tokens", side="device"),
-    Case("nanogpt-validates", "nanogpt.py", ("--data", "{data}", "--dtype", "bfloat16", "--eval-interval", "20", "--eval-iters", "20", "--max-iters", "141"),
-         [fix("evaluation-share", "--eval-interval 1000"), fix("evaluation-share", "--eval-iters 4"), fix("sync-per-step", "--log-interval 100")], device="a100", data="tokens", side="device"),
-    Case("unet-dice", "unet_segmentation.py", ("--amp",), [fix(("sync-per-step", "host-work"), "--metrics-every 50"), *workers("--workers", 2)], device="a100", side="device"),
-    Case("unet-fp32", "unet_segmentation.py", ("--metrics-every", "50", "--steps", "140"), [fix(PRECISION, "--amp"), fix(PRECISION, "--tf32"), *workers("--workers", 2)], device="a100", side="device"),
-    Case("dcgan-prints", "dcgan.py", (), [fix("sync-per-step", "--print-freq 50"), fix(PRECISION, "--amp"), fix("small-batch", "--batch-size 256", batch_size="--batch-size")], device="a100", side="device"),
-    Case("resnet-pageable", "resnet_images.py", ("--size", "112", "--width", "32", "--amp"),
-         [fix("pin-memory", "--pin-memory"), fix("input-decode", "--channels-last"), *workers("--workers", 4)], device="old_server", side="device"),
-    Case("resnet-remote-store", "resnet_images.py", ("--read-ms", "1.5", "--amp", "--pin-memory", "--size", "64"),
-         [*workers("--workers", 4, 8), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH)], device="a100"),
-    Case("ctr-small-batch", "ctr_tabular.py", (),
-         [fix("small-batch", "--batch-size 2048", batch_size="--batch-size"), fix("launch-bound", "--optimizer fused"), fix(PRECISION, "--amp"), fix("sync-per-step", "--log-every 1000")], device="a100", side="device", status="seen"),
-    Case("bert-padded", "bert_classifier.py", (),
-         [fix("padding-waste", "--padding longest"), fix("padding-waste", "--padding longest --group-by-length"), fix("sync-per-step", "--logging-steps 1000"), *workers("--num-workers", 2)], device="t4", side="device"),
-    Case("diffusion-empties-cache", "diffusion.py", (), [fix("allocator-churn", "--keep-cache"), fix(PRECISION, "--mixed-precision"), fix("sync-per-step", "--log-every 1000")], device="h100", side="device"),
-    Case("vae-anomaly", "vae.py", (), [fix("debug-left-on", "--no-detect-anomaly"), fix(PRECISION, "--amp"), *workers("--workers", 2)], device="a100", side="device", status="seen"),
-    Case("vit-checkpoints", "vit_checkpoints.py", ("--bf16", "--steps", "160"), [fix("checkpoint-stall", "--save-every 1000")], device="a100", side="device"),
-    Case("vit-bf16", "vit_checkpoints.py", ("--bf16", "--save-every", "1000", "--batch", "256", "--steps", "100"), [fix("sync-per-step", "--print-every 1000"), fix(PRECISION, "--tf32")], device="a100", side="device", status="seen"),
-    Case("detector-anchors", "detector.py", ("--steps", "150"), [fix("repeated-copy", "--anchors-on-device"), fix(PRECISION, "--amp"), *workers("--workers", 2)], device="old_server", side="device"),
-    Case("dqn-simulator", "dqn.py", (), [fix("host-work", "--simulate-every 4"), fix(PRECISION, "--precision fp32"), fix("small-batch", "--batch-size 8192", batch_size="--batch-size")], device="a100", side="device"),
-    Case("point-cloud-checks", "point_cloud.py", ("--points", "256"),
-         [fix("sync-per-step", "--check-every 50 --mask"), fix("launch-bound", "--optimizer fused"), fix(PRECISION, "--bf16"), fix("small-batch", "--batch 128", batch_size="--batch")], device="a100", side="device"),
-    Case("lstm-unrolled", "lstm_cells.py", (), [fix("launch-bound", "--cuda-graph"), fix("small-batch", "--batch-size 256", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="a100", side="device", status="seen"),
-    Case("pinn-double", "pinn.py", (), [fix((PRECISION, "compute-bound"), "--dtype float32"), fix("sync-per-step", "--log-every 1000")], device="t4", side="device", status="seen"),
-    Case("siamese-fsync", "siamese_logging.py", (), [fix("logging-stall", "--log-every 50"), fix("logging-stall", "--no-fsync"), fix(PRECISION, "--amp")], device="t4", side="device"),
-    Case("forecaster-forgot-cuda", "forgot_cuda.py", ("--channels", "32"), [fix("gpu-unused", "--device cuda"), *workers("--workers", 1)], device="a100", side="device", status="seen"),
-    Case("resnet-ema-loop", "resnet_ema.py", (),
-         [fix("launch-bound", "--ema foreach"), fix("launch-bound", "--ema-every 10"), fix(("launch-bound", "sync-per-step"), "--optimizer fused"),
-          fix("small-batch", "--batch-size 128", batch_size="--batch-size"), fix("sync-per-step", "--log-interval 1000")], device="t4", side="device"),
-    Case("brain-volumes", "brain_volumes.py", (),
-         [fix("blocking-copy", "--prefetch"), fix("blocking-copy", "--half-volumes"), fix("small-batch", "--batch-size 4", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")],
-         device="old_server", side="device"),
-    Case("clip-adapter-text", "clip_adapter.py", (),
-         [fix("repeated-copy", "--text-as-buffer"), fix("pin-memory", "--pin-text"), *workers("--workers", 2), fix("small-batch", "--batch-size 256", batch_size="--batch-size"),
-          fix("sync-per-step", "--log-every 1000")], device="a100", side="device"),
-    Case("yolo-targets", "yolo_targets.py", (),
-         [fix("host-work", "--vectorized-targets"), fix("host-work", "--targets-in-workers --workers 2"), *workers("--workers", 2),
-          fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("sync-per-step", "--print-every 1000")], device="a100", side="script", status="seen"),
-    Case("ddpm-samples", "ddpm_samples.py", (),
-         [fix("evaluation-share", "--sample-every 1000"), fix("evaluation-share", "--sampling-steps 25"), fix("evaluation-share", "--num-samples 16"),
-          fix("small-batch", "--batch-size 512", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="h100", side="script"),
-    Case("caption-gc", "caption_gc.py", (),
-         [fix("gc-pause", "--collect-every 1000"), fix("gc-pause", "--freeze"), fix("sync-per-step", "--loss-every 20"), *workers("--num-workers", 2),
-          fix("small-batch", "--batch-size 512", batch_size="--batch-size")], device="a10", side="script"),
-    Case("edsr-healthy", "edsr.py", (),
-         [*workers("--n-threads", 2), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("cudnn-autotune", "--benchmark"),
-          fix("small-batch", "--batch-size 128", batch_size="--batch-size"), fix("sync-per-step", "--print-every 1000")], device="a100", side="device"),
-    Case("simcse-healthy", "simcse.py", (),
-         [*workers("--dataloader-num-workers", 2), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
-          fix("small-batch", "--per-device-train-batch-size 256", batch_size="--per-device-train-batch-size"), fix("sync-per-step", "--logging-steps 1000")], device="t4", side="device"),
-]  # fmt: skip
-
-DEVICE_2 = [
-    Case("molecule-layer-times", "molecule_energies.py", (),
-         [fix(("sync-per-step", "debug-left-on"), "--no-layer-times"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--log-every 1000")], device="a10", side="device", status="seen"),
-    Case("moe-fullest-expert", "moe_language.py", (),
-         [fix("sync-per-step", "--drop-tokens"), fix("launch-bound", "--fused-adam"), fix("sync-per-step", "--log-interval 1000")], device="a100", side="device", status="seen"),
-    Case("mixer-activations", "mixer_units.py", (),
-         [fix(("sync-per-step", "blocking-copy"), "--monitor-every 50"), fix("cudnn-autotune", "--channels-last"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--report-every 1000"),
-          fix("small-batch", "--batch-size 192", batch_size="--batch-size")], device="a100", side="device", status="seen"),
-    Case("weather-pageable", "weather_fields.py", (),
-         [fix("pin-memory", "--pin-memory"), fix("small-batch", "--batch-size 12", batch_size="--batch-size"), fix("sync-per-step", "--display 1000")], device="a100", side="device", status="seen"),
-    Case("alloy-members", "alloy_ensemble.py", (),
-         [fix("launch-bound", "--stacked"), fix("launch-bound", "--fused"), fix(PRECISION, "--tf32"), fix("sync-per-step", "--print-every 1000")], device="a100", side="device"),
-    Case("lora-batch-of-one", "lora_instruct.py", (),
-         [fix("small-batch", "--per-device-batch-size 8", batch_size="--per-device-batch-size"), fix("small-batch", "--per-device-batch-size 4", batch_size="--per-device-batch-size"),
-          fix("launch-bound", "--fused"), fix("sync-per-step", "--logging-steps 1000"), *workers("--num-workers", 2)], device="a100", side="device", status="seen"),
-    Case("speech-fp32-layers", "speech_synthesis.py", (),
-         [fix(PRECISION, "--ffn-precision amp"), fix(PRECISION, "--tf32"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), fix("sync-per-step", "--log-step 1000")],
-         device="a10", side="device"),
-    Case("sound-mixup", "sound_events.py", (),
-         [fix("host-work", "--augment device"), fix("host-work", "--augment workers"), fix("host-work", "--augment workers --workers 2"), *workers("--workers", 2), fix("small-batch", "--batch 64", batch_size="--batch"),
-          fix("sync-per-step", "--log-every 1000")], device="a100", side="script", status="seen"),
-    Case("cryo-compressed", "cryo_particles.py", (),
-         [*workers("--num-workers", 1, 2, 4), fix("dataloader-prefetch", "--num-workers 1 --prefetch-factor 8", prefetch_factor=PREFETCH), fix(PRECISION, "--bf16"),
-          fix("cudnn-autotune", "--benchmark")], device="a100", status="seen"),
-    Case("plate-error-rate", "plate_reader.py", (),
-         [fix(("host-work", "sync-per-step"), "--cer-every 50"), fix("cudnn-autotune", "--benchmark"), fix(PRECISION, "--tf32"), fix("small-batch", "--batch-size 128", batch_size="--batch-size")],
-         device="a100", side="script", status="seen"),
-    Case("protein-healthy", "protein_masked.py", (),
-         [*workers("--workers", 2), fix("dataloader-prefetch", "--prefetch 16", prefetch_factor="--prefetch"), fix(PRECISION, "--tf32"),
-          fix("small-batch", "--batch-size 192", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="h100", side="device"),
-    Case("clips-healthy", "action_clips.py", (),
-         [*workers("--loader-workers", 4), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("cudnn-autotune", "--benchmark"),
-          fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("sync-per-step", "--print-freq 1000")], device="a10"),
-    Case("ratings-one-buffer", "rating_blocks.cu", (),
-         [fix("blocking-copy", "--buffers 2"), fix("blocking-copy", "--buffers 3"), fix("sync-per-step", "--report-every 10000")], device="a100", side="device", status="seen"),
-]  # fmt: skip
-
-DEVICE_3 = [
-    Case("mesh-anomaly", "mesh_fluids.py", (),
-         [fix("debug-left-on", "--no-detect-anomaly"), fix(PRECISION, "--tf32"), fix("launch-bound", "--fused"), fix("small-batch", "--meshes 4", batch_size="--meshes"),
-          fix("sync-per-step", "--log-every 1000")], device="a100", side="device", status="seen"),
-    Case("wheat-hard-negatives", "wheat_heads.py", (),
-         [fix("sync-per-step", "--mining batch"), fix("launch-bound", "--fused"), fix("cudnn-autotune", "--channels-last"), fix("small-batch", "--batch-size 128", batch_size="--batch-size"),
-          fix("sync-per-step", "--print-freq 1000")], device="a100", side="device", status="seen"),
-    Case("light-curves-lamb", "light_curves.py", (),
-         [fix("launch-bound", "--foreach"), fix(PRECISION, "--bf16"), fix(PRECISION, "--tf32"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")],
-         device="h100", side="device"),
-    Case("image-prior-langevin", "image_prior.py", (),
-         [fix(("host-work", "blocking-copy"), "--noise-device cuda"), fix(PRECISION, "--amp"), fix("cudnn-autotune", "--channels-last"), fix("launch-bound", "--fused"),
-          fix("sync-per-step", "--show-every 1000")], device="a100", side="script"),
-    Case("lidar-pillars", "lidar_pillars.py", (),
-         [*workers("--num-workers", 1, 2, 4), fix("dataloader-prefetch", "--num-workers 1 --prefetch-factor 8", prefetch_factor=PREFETCH), fix("launch-bound", "--fused"),
-          fix("small-batch", "--batch-size 4", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], device="t4"),
-    Case("masked-patches-healthy", "masked_patches.py", (),
-         [*workers("--workers", 2), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("small-batch", "--batch-size 192", batch_size="--batch-size"),
-          fix("sync-per-step", "--log-every 1000")], device="h100", side="device"),
-    Case("load-forecast-batch", "load_forecast.py", (),
-         [fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), fix("small-batch", "--batch-size 128", batch_size="--batch-size"),
-          fix(PRECISION, "--amp"), fix("sync-per-step", "--print-every 1000")], device="t4", side="device", status="seen"),
-]  # fmt: skip
-
-COMPILED = [
-    Case("spmv-residual", "spmv_solver.cu", (), [fix("sync-per-step", "--check-every 20")], device="a100", side="device", status="seen"),
-    Case("speech-buffers", "speech_frontend.cu", (), [fix("allocator-churn", "--pool 1")], device="a100", side="device", status="seen"),
-    Case("particle-operators", "particle_net.cu", (), [fix("launch-bound", "--graph 1")], device="a100", side="device", status="seen"),
-    Case("video-one-decoder", "video_reader.cu", ("--pinned", "1"), workers("--decoders", 2, 3, 4), device="a100", status="seen"),
-    Case("video-pageable", "video_reader.cu", ("--decoders", "4"), [fix("pin-memory", "--pinned 1"), *workers("--decoders", 8)], device="t4", side="device", status="seen"),
-    Case("video-healthy", "video_reader.cu", ("--decoders", "4", "--pinned", "1"), workers("--decoders", 8), device="h100", side="device", status="seen"),
-    Case("decoder-checks", "decoder_train.cu", (), [fix(("sync-per-step", "debug-left-on"), "--check 0"), fix("sync-per-step", "--loss-every 100")], device="a100", side="device"),
 ]  # fmt: skip
 
 INPUT_2 = [
@@ -373,24 +235,6 @@ PROCESSOR_2 = [
           fix("small-batch", "--batch-size 64", batch_size="--batch-size")]),
 ]  # fmt: skip
 
-DEVICE_4 = [
-    Case("cell-transport", "cell_transport.py", (),
-         [fix("sync-per-step", "--check-every 20"), fix("sync-per-step", "--log-every 1000"), fix("launch-bound", "--fused"), fix(PRECISION, "--precision bf16"),
-          fix("small-batch", "--cells 8192", batch_size="--cells")], device="a100", side="device"),
-    Case("band-split", "band_split.py", (),
-         [fix("launch-bound", "--wide-bands"), fix("launch-bound", "--optim fused"), fix(PRECISION, "--bf16"), fix(PRECISION, "--tf32"), fix("small-batch", "--bs 4", batch_size="--bs"),
-          fix("sync-per-step", "--status-every 1000")], device="a10", side="device"),
-    Case("learned-codec", "learned_codec.py", (),
-         [fix("small-batch", "--batch-size 16", batch_size="--batch-size"), fix("small-batch", "--batch-size 32", batch_size="--batch-size"), fix("launch-bound", "--fused"), fix(PRECISION, "--allow-tf32"),
-          fix("cudnn-autotune", "--cudnn-benchmark"), fix("sync-per-step", "--log-freq 10000")], device="a100", side="device"),
-    Case("slide-bags", "slide_bags.py", (),
-         [fix(("allocator-churn", "memory-pressure-device"), "--memory-gib 16"), fix("launch-bound", "--adam fused"), fix(PRECISION, "--fp32"), fix("cudnn-autotune", "--benchmark"), fix("launch-bound", "--accumulate 8"),
-          fix("sync-per-step", "--print-every 1000")], device="a10", side="device"),
-    Case("deblur-healthy", "deblur.py", (),
-         [*workers("--num_worker_per_gpu", 1, 4), fix("dataloader-prefetch", "--prefetch_factor 8", prefetch_factor="--prefetch_factor"), fix("cudnn-autotune", "--cudnn_benchmark"),
-          fix("small-batch", "--batch_size_per_gpu 96", batch_size="--batch_size_per_gpu"), fix("sync-per-step", "--print_freq 1000")], device="a100", side="device"),
-]  # fmt: skip
-
 PROCESSOR_3 = [
     Case("walker-returns", "offline_walker.py", ("--steps", "90"),
          [fix(("host-work", "input-decode"), "--returns cumsum"), fix(("host-work", "input-decode", "input-cacheable"), "--returns stored"), fix(("host-work", WORKERS), "--background"),
@@ -476,4 +320,24 @@ LOOPS = [
           fix(("sync-per-step", "logging-stall"), "--log-every 1000"), fix("small-batch", "--batch-size 256", batch_size="--batch-size")], device="h100", side="device"),
 ]  # fmt: skip
 
-CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR, *PROCESSOR_2, *DEVICE_4, *PROCESSOR_3, *MIXED_2, *QUEUES, *LOOPS]
+PROCESSOR_4 = [
+    Case("drill-cores", "drill_cores.py", (),
+         [fix(("input-decode", "collate-cost"), "--fetch batch"), *workers("--num-workers", 2, 4), fix((WORKERS, "dataloader-oversubscribed"), "--num-workers 0"),
+          fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("compute-bound", "--threads 2"), fix("launch-bound", "--fused"), fix(("sync-per-step", "logging-stall"), "--log-every 1000"),
+          fix("small-batch", "--batch-size 1024", batch_size="--batch-size"), KEPT_MEMORY]),
+    Case("chord-tags", "chord_tags.py", (),
+         [fix(("launch-bound", "host-work"), "--recursion matrix"), fix("launch-bound", "--fused"), fix("compute-bound", "--threads 2"), *workers("--num-workers", 1, 2),
+          fix(("sync-per-step", "logging-stall"), "--print-every 1000"), fix("evaluation-share", "--show-every 1000"), fix("small-batch", "--batch-size 32 --phrases 4000", batch_size="--batch-size"), KEPT_MEMORY],
+         side="script"),
+    Case("hive-sounds", "hive_sounds.py", (),
+         [fix("dataloader-persistent-workers", "--balance sampler"), fix("dataloader-persistent-workers", "--redraw-every 0"), fix("dataloader-persistent-workers", "--redraw-every 6"),
+          fix(("dataloader-persistent-workers", "dataloader-oversubscribed"), "--num-workers 0"), *workers("--num-workers", 1, 4), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
+          fix("compute-bound", "--threads 2"), fix("launch-bound", "--fused"), fix(("sync-per-step", "logging-stall"), "--log-every-n-steps 1000"), fix("small-batch", "--batch-size 32", batch_size="--batch-size"), KEPT_MEMORY],
+         package="lightning, scipy"),
+    Case("storm-surge", "storm_surge.py", (),
+         [fix("input-decode", "--windows slice"), fix("input-decode", "--windows utility"), fix(("input-cacheable", "input-decode"), "--cache"), *workers("--parallel-calls", 2, 4), fix("dataloader-prefetch", "--prefetch 16"),
+          fix("input-decode", "--shuffle-buffer 100"), fix("launch-bound", "--jit"), fix(("sync-per-step", "logging-stall"), "--print-every 1000"),
+          fix("small-batch", "--batch-size 64", batch_size="--batch-size"), KEPT_MEMORY], package="keras, tensorflow", framework="keras"),
+]  # fmt: skip
+
+CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR, *PROCESSOR_2, *DEVICE_4, *PROCESSOR_3, *MIXED_2, *QUEUES, *LOOPS, *PROCESSOR_4, *DEVICE_5]
