@@ -11,6 +11,7 @@
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/quick_steps.h"
 #include "analyzer/model/phases.h"
+#include "analyzer/predict/restart.h"
 
 namespace gpuwatch::advise {
 namespace {
@@ -93,7 +94,7 @@ std::optional<Finding> restarts_for_evaluations(const Rule& rule, const RuleInpu
   if (run_s <= 0 || most == by_loader.end() || most->second.start_s < least_share * run_s)
     return std::nullopt;
   const model::Loader& loader = input.process.loaders[most->first];
-  if (loader.persistent_workers == 1 && loader.remade == 0) return std::nullopt;
+  if (predict::keeps_workers(input.process, most->first)) return std::nullopt;
   return describe(rule, input, loader, most->second, run_s);
 }
 

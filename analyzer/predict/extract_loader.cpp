@@ -308,7 +308,7 @@ std::optional<LoaderReplayInput> extract_loader(const model::Run& run, const Ran
   if (recording.setting.workers > kMostWorkers) return std::nullopt;
   recording.setting.prefetch_factor = configured.prefetch_factor > 0 ? configured.prefetch_factor : 2;
   recording.setting.in_order = configured.in_order != 0;
-  recording.setting.persistent = configured.persistent_workers == 1;
+  recording.setting.persistent = keeps_workers(process, loader);
   recording.setting.pin = configured.pin_memory == 1;
   auto typical = typical_batch(rank, epochs);
   if (!typical) return std::nullopt;

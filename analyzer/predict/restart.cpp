@@ -122,8 +122,23 @@ std::vector<TimeSpan> last_nexts(const Process& process, uint32_t loader) {
   return result;
 }
 
+bool keeps_workers(const Process& process, uint32_t loader) {
+  const model::Loader& configured = process.loaders[loader];
+  if (configured.persistent_workers != 1 || configured.remade > 0) return false;
+  const LoaderEpoch* before = nullptr;
+  size_t changes = 0, new_workers = 0;
+  for (const LoaderEpoch& epoch : process.epochs) {
+    if (epoch.loader != loader || epoch.workers.empty() || first_next(epoch) == 0) continue;
+    if (const LoaderEpoch* last = std::exchange(before, &epoch)) {
+      ++changes;
+      new_workers += last->workers.front().pid != epoch.workers.front().pid;
+    }
+  }
+  return 2 * new_workers <= changes;
+}
+
 Restart measure_restart(const Process& process, uint32_t loader, const HandOver& hand_over) {
-  const bool is_persistent = process.loaders[loader].persistent_workers == 1;
+  const bool is_persistent = keeps_workers(process, loader);
   const std::vector<TimeSpan> ends = last_nexts(process, loader);
   Mean first_start, start, come_up, first_send, stop, reset;
   FirstFetches first_fetches;

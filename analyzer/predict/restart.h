@@ -20,6 +20,10 @@ std::vector<model::TimeSpan> last_nexts(const model::Process& process, uint32_t 
 const model::TimeSpan* last_next_of(const model::LoaderEpoch& epoch, model::Ns next_start,
                                     const std::vector<model::TimeSpan>& last_nexts);
 
+// The workers of an epoch make the next one's batches, too. Not those of persistent_workers=True where the
+// script (Lightning: reload_dataloaders_every_n_epochs) makes the DataLoader anew for most epochs.
+bool keeps_workers(const model::Process& process, uint32_t loader);
+
 Restart measure_restart(const model::Process& process, uint32_t loader, const HandOver& hand_over);
 
 // Of an epoch: the script's own work before it, within the step that its first batch belongs to, and after

@@ -8,6 +8,7 @@
 #include "analyzer/advise/left_epochs.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/predict/restart.h"
 
 namespace gpuwatch::advise {
 
@@ -58,6 +59,12 @@ void name_fix(Finding& finding, const RuleInput& input, const model::Loader& loa
   }
   if (loader.remade > 0)
     finding.fix.summary = "Make each DataLoader once and keep it, with persistent_workers=True";
+  if (loader.persistent_workers == 1) {
+    finding.fix.summary =
+        "Make the DataLoader once and keep it: persistent_workers=True keeps the workers of one DataLoader, "
+        "and here each epoch has a new one (Lightning: reload_dataloaders_every_n_epochs=0)";
+    finding.fix.change = NamedChange{"DataLoader", "once"};
+  }
   if (loader.start_method == "spawn" || loader.start_method == "forkserver")
     finding.fix.summary +=
         fmt::format(", because {} imports the script again in each worker", loader.start_method);
@@ -65,7 +72,9 @@ void name_fix(Finding& finding, const RuleInput& input, const model::Loader& loa
 
 std::optional<Finding> in_training(const RuleInput& input) {
   const model::Loader* loader = input.configured_loader();
-  if (!loader || !input.loader || loader->persistent_workers == 1) return std::nullopt;
+  if (!loader || !input.loader ||
+      predict::keeps_workers(input.process, uint32_t(loader - input.process.loaders.data())))
+    return std::nullopt;
   predict::LoaderSetting setting = input.loader_setting();
   if (setting.workers < 1 || setting.persistent) return std::nullopt;
   const Restarts seen = restarts(input, *loader);
@@ -116,7 +125,8 @@ const Rule kDataloaderPersistentWorkers{
     "slowly, the finding is `startup-share`. Of an evaluation: the time from its start to its first batch, "
     "in "
     "the second and later ones of the same loader, against the run.",
-    "Set `persistent_workers=True`. It saves most with the start methods spawn and forkserver, which import "
+    "Set `persistent_workers=True`, and make the DataLoader once: a new one starts new workers. It saves "
+    "most with the start methods spawn and forkserver, which import "
     "the script again in each worker. Where each step calls `next(iter(loader))`, call `iter()` once and "
     "keep "
     "the iterator.",
