@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/copies.h"
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/remedy_words.h"
@@ -17,10 +18,13 @@ namespace {
 using attribute::Category;
 
 constexpr double kLeastShare = 0.05;
+constexpr double kAlike = 0.1;
 
 constexpr Threshold kThresholds[] = {
     {"exposed copies from or to pinned memory, of one direction", kLeastShare, "of the step",
      "the share from which TraceLens lists copies"},
+    {"difference between what is copied to the host and what the backward pass copies back", kAlike,
+     "of the bytes", "of the same tensors; a loss is read as well"},
     kLeastGain,
 };
 
@@ -110,8 +114,61 @@ std::optional<Finding> evaluate_direction(const RuleInput& input, const Directio
   return finding;
 }
 
+// The backward pass has a thread of its own. What that copies to the device, the forward pass has copied from
+// it: activations that wait in the host's memory (save_on_cpu, offloading), and no next batch.
+struct Offload {
+  CopyFacts saved, fetched;
+};
+std::optional<Offload> offload(const RuleInput& input) {
+  const uint32_t training = input.process.training_thread;
+  Offload result;
+  result.fetched = copy_facts(input, [&](const predict::HostEvent& event, const model::DeviceOp&) {
+    return event.thread != training;
+  });
+  result.saved = copy_facts(
+      input,
+      [&](const predict::HostEvent& event, const model::DeviceOp&) { return event.thread == training; },
+      CopyKind::CopyD2H);
+  const auto [less, more] = std::minmax(result.saved.bytes, result.fetched.bytes);
+  if (less <= 0 || less < more * (1 - kAlike)) return std::nullopt;
+  return result;
+}
+
+std::optional<Finding> evaluate_offload(const RuleInput& input) {
+  const auto copies = offload(input);
+  if (!copies) return std::nullopt;
+  const double lost = input.rank.share(Category::CopyD2H) * copies->saved.time_share +
+                      input.rank.share(Category::CopyH2D) * copies->fetched.time_share;
+  if (lost < kLeastShare) return std::nullopt;
+  predict::StreamReplayInput changed = *input.assumed_streams;
+  predict::drop_with_operations(changed, copies->saved.filter());
+  predict::drop_with_operations(changed, copies->fetched.filter());
+  if (input.assumed_step_ms < predict::replay(changed).step_ms * kLeastSpeedup) return std::nullopt;
+
+  Finding finding = make_finding(kBlockingCopy, input, lost);
+  const double steps = double(input.rank.steps.size()), saved_mb = copies->saved.bytes / steps / 1e6;
+  finding.title = fmt::format(
+      "Exposed copies: {:.3g} MB a step go to the host and back for the backward pass, and the GPU computes "
+      "nothing for {:.0f}% of each step meanwhile",
+      saved_mb, 100 * lost);
+  finding.evidence = {share_evidence(input, Category::CopyD2H),
+                      share_evidence(input, Category::CopyH2D),
+                      {"copied to the host", saved_mb, "MB a step"},
+                      {"copied back by the backward pass", copies->fetched.bytes / steps / 1e6, "MB a step"}};
+  finding.fix.change = StreamChange{StreamEdit::kDropCalls, "offloading", "less"};
+  finding.fix.summary =
+      "Keep on the GPU what the backward pass needs, as far as its memory has room (without save_on_cpu or "
+      "offloading, or of fewer layers), or compute it again (torch.utils.checkpoint)";
+  finding.fix.location = call_location(input.run, input.process, copies->saved.thread, copies->saved.call);
+  // A host that waits for a copy after each layer is slower at what it does between them: with none, a step
+  // that a replay made 24 ms took 11.
+  finding.ceiling_speedup = ceiling_without(input, lost, changed);
+  return finding;
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.streams || !input.device) return std::nullopt;
+  if (auto finding = evaluate_offload(input)) return finding;
   for (const Direction& direction : kDirections)
     if (auto finding = evaluate_direction(input, direction)) return finding;
   return std::nullopt;
@@ -127,7 +184,9 @@ const Rule kBlockingCopy{
     "at "
     "the same time. Copies from pageable memory are reported as `pin-memory`, those to it as "
     "`sync-per-step`.",
-    "Copy the next batch, or the last results, on a separate CUDA stream while the GPU computes.",
+    "Copy the next batch, or the last results, on a separate CUDA stream while the GPU computes. Activations "
+    "that the forward pass copies to the host and the backward pass copies back: keep them on the GPU, or "
+    "compute them again.",
     kThresholds,
     evaluate,
     attribute::CategorySet(attribute::Bottleneck::Copy) | attribute::CategorySet{attribute::Category::Sync}};

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <utility>
 #include <vector>
 
+#include "tests/unit/analyzer/advise/backward_thread.h"
 #include "tests/unit/analyzer/advise/found.h"
 
 namespace gpuwatch::advise {
@@ -47,20 +47,14 @@ test::Job job_of(const std::vector<Launches>& passes) {
   job.rank().series.samples_per_step = 0;
   job.run.texts[1] = kInModel;
   job.run.texts[2] = kInNorms;
-  std::vector<model::Thread>& threads = job.process().threads;
-  threads.resize(2);
-  const std::vector<model::HostCall> calls = std::exchange(threads[0].calls, {});
-  threads[1].call_details = threads[0].call_details;
+  const std::vector<model::HostCall>& calls = job.process().threads[0].calls;
   for (size_t i = 0; i < calls.size(); ++i) {
     const size_t at = i % step.size();
-    model::DeviceOp& op = job.process().devices[0].operations.at(i);
-    op.launch_thread = backward[at] ? 1 : 0;
-    op.launch_call = uint32_t(threads[op.launch_thread].calls.size());
-    threads[op.launch_thread].calls.push_back(calls[i]);
     if (!backward[at])
-      threads[0].worker_stacks.push_back(
+      job.process().threads[0].worker_stacks.push_back(
           {calls[i].begin - 1000, 1'000'000, stacks[at] == kInModel ? 1u : 2u, job.process().pid});
   }
+  test::move_to_backward_thread(job, backward);
   return job;
 }
 
