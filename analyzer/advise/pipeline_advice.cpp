@@ -76,10 +76,11 @@ class Pipeline {
                                [&](const model::StageWork& stage) { return stage.name == name; });
   }
   // TensorFlow has already done what the advice says: a map without state runs in parallel, and a prefetch is
-  // put at the end.
+  // put at the end. Python functions have state: their map at most became one with batch(), on one thread.
   bool is_rewritten(const Advice& advice) const {
     if (!work_) return false;
     if (advice.cause == PipelineCause::kPrefetch) return runs("Prefetch");
+    if (advice.has == "Map" && (holds("tf.py_function") || holds("tf.numpy_function"))) return false;
     return (advice.has == "Map" || advice.has == "Interleave") && !runs(advice.has);
   }
 
@@ -97,7 +98,9 @@ double cores_used(const RuleInput& input) {
 
 const Advice* advice_for(const RuleInput& input, const Pipeline& pipeline) {
   const double lost = input.rank.steady_input_share();
-  const Advice* of_gil = cores_used(input) >= kLeastComputing * lost ? pipeline.find(kGilAdvice) : nullptr;
+  // While training does not wait it computes itself, on a core at least.
+  const double while_waiting = cores_used(input) - (1 - lost);
+  const Advice* of_gil = while_waiting >= kLeastComputing * lost ? pipeline.find(kGilAdvice) : nullptr;
   return of_gil ? of_gil : pipeline.find(kAdvice);
 }
 
