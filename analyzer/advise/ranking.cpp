@@ -75,7 +75,7 @@ bool is_predicted_better(const Finding& a, const Finding& b) {
   if (is_option(b)) return true;
   const predict::Estimate& gain = a.known_gain()->speedup;
   return counted_part(b) * upper_bound(b) * likely_part(b) <=
-         a.part_of_run * recovered(a.prediction || is_option(a) ? gain.high : gain.expected);
+         counted_part(a) * recovered(a.prediction || is_option(a) ? gain.high : gain.expected);
 }
 
 bool edits(const Finding& finding, StreamEdit edit) {

@@ -19,6 +19,7 @@ constexpr double kLeastInputShare = 0.10;
 constexpr double kLeastBusy = 0.85;
 constexpr double kLeastCpuShare = 0.70;
 constexpr double kMostTraining = 0.5;
+constexpr double kAnotherMachine = 4;
 
 constexpr Threshold kThresholds[] = {
     {"data stall", kLeastInputShare, "of the step", "below it, more CPU cores gain little"},
@@ -28,6 +29,8 @@ constexpr Threshold kThresholds[] = {
      "below it, waiting for storage takes more of the time, and that needs no core"},
     {"CPU used by training itself, without a GPU: at most", kMostTraining, "cores",
      "training that computes on the CPU gains by more cores whatever its input does"},
+    {"cores needed, for the finding to count half in the order", kAnotherMachine, "times those of this job",
+     "another machine, which may not be had: to make less of a batch comes before it"},
 };
 
 struct CpuDemand {
@@ -78,6 +81,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
                       {"CPU used by this job", use->job_cores, "cores"},
                       {"CPU used by other processes", use->other_cores, "cores"}};
   name_fix(finding, input, needed);
+  finding.may_have_to_stay = needed >= kAnotherMachine * has;
   predict::LoaderSetting setting = input.loader_setting();
   setting.workers = std::max(setting.workers, int(needed));
   setting.cores = needed;
