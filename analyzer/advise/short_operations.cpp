@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/remedy_words.h"
+#include "analyzer/io/printable.h"
 #include "analyzer/model/framework_python.h"
+#include "analyzer/model/short_lines.h"
 #include "analyzer/model/training_framework.h"
 
 namespace gpuwatch::advise {
@@ -44,10 +47,40 @@ void name_remedy(Finding& finding, const RuleInput& input, const model::Framewor
   }
 }
 
+// A loop in the script's part of the model: what it takes goes with it, and so does its backward pass.
+std::optional<Finding> own_operations(const Rule& rule, const RuleInput& input,
+                                      const std::vector<model::TimeSpan>& time) {
+  const auto lines = model::short_lines(input.run, input.process, time);
+  const double of_step = input.rank.share(Category::Compute);
+  if (!lines || lines->share.low * of_step < kLeastOwnShare) return std::nullopt;
+  const double own = lines->share.share * of_step, with_backward = lines->with_backward() * of_step;
+  const std::string function = io::printable(lines->line.function);
+  Finding finding = make_finding(rule, input, with_backward);
+  finding.bottleneck = attribute::Bottleneck::Host;
+  finding.explains = finding.explains | attribute::CategorySet{Category::Compute};
+  finding.title = fmt::format(
+      "Launch-bound: {:.0f}% of each step goes into short operations that {}() calls one after another, and "
+      "the backward pass goes through each of them",
+      100 * own, function);
+  finding.evidence = {{"seen among them", 100 * own, "% of each step"},
+                      {"of the forward pass", 100 * lines->of_forward, "%"},
+                      {"seen in the backward pass", 100 * lines->backward * of_step, "% of each step"},
+                      {"stack samples", double(lines->samples), "of the training thread"}};
+  finding.fix.change = NamedChange{"operations", "fewer"};
+  finding.fix.summary = fmt::format(
+      "Write what {}() loops over as one operation on whole tensors, or torch.compile the function",
+      function);
+  finding.fix.location = lines->line.location();
+  finding.ceiling_speedup = ceiling_without(input, std::min(0.95, own + lines->backward * of_step));
+  return finding;
+}
+
 }  // namespace
 
 std::optional<Finding> short_operations(const Rule& rule, const RuleInput& input) {
   const auto time = attribute::times_of(input.rank, Category::Compute);
+  if (speaks_torch(input.process))
+    if (auto finding = own_operations(rule, input, time)) return finding;
   const auto python = model::framework_python(input.run, input.process, time);
   const double of_step = input.rank.share(Category::Compute);
   if (!python || python->share.low * of_step < kLeastPythonShare) return std::nullopt;

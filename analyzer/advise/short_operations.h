@@ -17,6 +17,11 @@ inline constexpr Threshold kPythonShare{
     "measured: 21% of the samples with an MLP (19 ms a step), within 10 us 55% with layers of 32 units (3.4 "
     "ms); 95% interval: a few samples say nothing"};
 
+inline constexpr double kLeastOwnShare = 0.15;
+inline constexpr Threshold kOwnShare{
+    "or in lines of one of the script's functions in the model, low end", kLeastOwnShare, "of the step",
+    "less is what any model with functions of its own has; the backward pass adds as much again, and more"};
+
 // nullopt where it is less than that.
 std::optional<Finding> short_operations(const Rule& rule, const RuleInput& input);
 

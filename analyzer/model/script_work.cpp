@@ -77,14 +77,6 @@ bool is_called_by_model(Frames line, Frames end) {
   return std::any_of(line, std::find_if(line, end, holds_loop), calls_model);
 }
 
-bool is_backward(const std::vector<StackFrame>& frames) {
-  const auto is_autograd = [](const StackFrame& frame) {
-    return frame.file.find("/torch/autograd/") != std::string::npos || frame.function.ends_with("backward");
-  };
-  return !frames.empty() && is_torch_or_interpreter(frames.front()) &&
-         std::any_of(frames.begin(), std::ranges::find_if(frames, is_users), is_autograd);
-}
-
 // Calls hooks: a module, the backward pass itself, or what stands between it and a module's backward hook.
 bool calls_hooks(const StackFrame& frame) {
   if (frame.file.ends_with("/torch/nn/modules/module.py"))
@@ -143,6 +135,14 @@ bool holds_loop(const StackFrame& frame) {
   return is_one_of(kHoldLoops, library_of(frame));
 }
 
+bool is_backward(const std::vector<StackFrame>& frames) {
+  const auto is_autograd = [](const StackFrame& frame) {
+    return frame.file.find("/torch/autograd/") != std::string::npos || frame.function.ends_with("backward");
+  };
+  return !frames.empty() && is_torch_or_interpreter(frames.front()) &&
+         std::any_of(frames.begin(), std::ranges::find_if(frames, is_users), is_autograd);
+}
+
 bool runs_in_model(const std::vector<StackFrame>& frames) {
   return std::ranges::any_of(frames, calls_model) && std::ranges::none_of(frames, is_transform);
 }
@@ -178,7 +178,12 @@ std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames, c
 
 std::optional<StackFrame> own_line(const std::vector<StackFrame>& frames) {
   const auto line = std::ranges::find_if(frames, is_users);
-  if (line == frames.end() || is_called_by_model(line, frames.end())) return std::nullopt;
+  return is_called_by_model(line, frames.end()) ? std::nullopt : line_at_work(frames);
+}
+
+std::optional<StackFrame> line_at_work(const std::vector<StackFrame>& frames) {
+  const auto line = std::ranges::find_if(frames, is_users);
+  if (line == frames.end()) return std::nullopt;
   const bool is_alone = std::all_of(frames.begin(), line, [](const StackFrame& frame) {
     return is_torch_or_interpreter(frame) && (!calls_model(frame) || is_operation(frame));
   });

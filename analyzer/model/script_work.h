@@ -20,6 +20,7 @@ namespace gpuwatch::model {
 // A sampled stack (innermost first) with a module's forward, an autograd function, an optimizer or tracing in
 // it. Transforms are modules, too, but compute no model.
 bool runs_in_model(const std::vector<StackFrame>& frames);
+bool is_backward(const std::vector<StackFrame>& frames);
 // The package or the module of Python's own library that a frame is of; "" for the script.
 std::string_view library_of(const StackFrame& frame);
 // Of a library that computes models; that holds the training loop.
@@ -41,6 +42,8 @@ std::optional<LibraryCall> library_call(const std::vector<StackFrame>& frames,
 // The script's line that a sampled stack shows at work itself: between it and the innermost frame there are
 // PyTorch's functions and Python's own library at most. Worth something only of a sample that interprets.
 std::optional<StackFrame> own_line(const std::vector<StackFrame>& frames);
+// The same, of a line in the model, too.
+std::optional<StackFrame> line_at_work(const std::vector<StackFrame>& frames);
 
 // The script's function that a sampled stack shows at work as a hook: called by a module next to its forward,
 // or by the backward pass, and no part of the model itself. One that was seen to call modules, an optimizer

@@ -7,6 +7,7 @@
 #include "analyzer/advise/machine.h"
 #include "analyzer/advise/worker_bound.h"
 #include "analyzer/model/script_work.h"
+#include "analyzer/model/short_lines.h"
 #include "analyzer/model/stacks.h"
 #include "analyzer/model/training_stacks.h"
 
@@ -45,8 +46,11 @@ bool is_in_operation(const model::WorkerStack& sample, const std::vector<model::
 
 double share_in_operations(const RuleInput& input) {
   const auto computing = attribute::times_of(input.rank, Category::Compute);
-  return input.rank.share(Category::Compute) *
-         model::sampled_share_of(input.run, input.process, computing, is_in_operation).share;
+  const double operations =
+      model::sampled_share_of(input.run, input.process, computing, is_in_operation).share;
+  const auto lines = model::short_lines(input.run, input.process, computing);
+  const double too_short = lines ? lines->backward * lines->of_forward : 0;
+  return input.rank.share(Category::Compute) * std::max(0.0, operations - too_short);
 }
 
 std::optional<Finding> evaluate(const RuleInput& input) {

@@ -70,6 +70,7 @@ constexpr Threshold kThresholds[] = {
     kWidestPrediction,
     kLeastGain,
     kPythonShare,
+    kOwnShare,
 };
 
 // The replay of a step whose launches are captured in a CUDA graph. The interval spans what is not known: how
@@ -437,8 +438,8 @@ const Rule kLaunchBound{
     "is `host-work`, a launch queue that a synchronization point drained is `sync-per-step`. A graph cannot "
     "hold a wait for the GPU, even one that costs no time: where the host waits between the launches of most "
     "steps, the gain of a graph is an upper bound, without these waits. On a CPU job: "
-    "stack samples show the training thread in the framework's Python, and it moved on within 25 us three "
-    "times.",
+    "stack samples show the training thread in the framework's Python, or in lines of one function of the "
+    "script in the model, and it moved on within 25 us three times.",
     "`torch.compile(mode=\"reduce-overhead\")`, whose own overhead is part of the prediction. Where that "
     "overhead is as long as the launches (small models), or outside PyTorch: a CUDA graph of the whole step. "
     "Where the optimizer or a function of the script (a loop over parameters, over samples) launches more "
@@ -450,7 +451,9 @@ const Rule kLaunchBound{
     "In TensorFlow `tf.function(jit_compile=True)`, in JAX one `jax.jit` for the whole step; their gain is "
     "an upper bound. "
     "Fused and foreach optimizers launch fewer kernels. A step that already runs as CUDA graphs needs a "
-    "larger batch. On a CPU job: a larger batch, a fused optimizer, `tf.function`, `jax.jit`.",
+    "larger batch. On a CPU job: a larger batch, a fused optimizer, `tf.function`, `jax.jit`; of the "
+    "script's "
+    "own lines, one operation on whole tensors for a loop over their parts.",
     kThresholds,
     evaluate,
     {attribute::Category::LaunchApi, attribute::Category::LaunchDispatch,

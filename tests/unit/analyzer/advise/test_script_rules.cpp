@@ -101,6 +101,21 @@ TEST(HostWork, OfTheScriptsOwnPythonIsBoundedWithItsBackward) {
   EXPECT_EQ(find(diagnose_sampled_work(200, kInScript), "host-work"), nullptr) << "long calls into C";
 }
 
+// The tag loop of a CRF (chord-tags of tests/abroad): 3.6x where it is an operation on whole tensors. More
+// threads came first, which operations that short have no use for.
+TEST(LaunchBound, OnTheCpuIsALoopInTheScriptsPartOfTheModel) {
+  constexpr char kAdvance[] =
+      "/home/a/crf.py:58 Crf.advance\n/home/a/crf.py:69 Crf.forward\n"
+      "/v/site-packages/torch/nn/modules/module.py:1789 Module._call_impl\n/home/a/train.py:80 main";
+  const Diagnosis diagnosis = diagnose_sampled_work(200, kAdvance, true);
+  const Finding* finding = find(diagnosis, "launch-bound");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->fix.summary.find("Crf.advance()"), std::string::npos) << finding->fix.summary;
+  EXPECT_EQ(finding->fix.location, "/home/a/crf.py:58");
+  EXPECT_GE(finding->ceiling_speedup.value_or(0), 10) << "nothing is left that was seen to stay";
+  EXPECT_EQ(find(diagnose_sampled_work(200, kAdvance), "launch-bound"), nullptr) << "long operations";
+}
+
 // An LSTM cell, step by step, on a CPU.
 TEST(LaunchBound, OnTheCpuIsPythonBetweenShortOperations) {
   constexpr char kCell[] =
