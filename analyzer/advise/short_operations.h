@@ -18,9 +18,10 @@ inline constexpr Threshold kPythonShare{
     "ms); 95% interval: a few samples say nothing"};
 
 inline constexpr double kLeastOwnShare = 0.15;
-inline constexpr Threshold kOwnShare{
-    "or in lines of one of the script's functions in the model, low end", kLeastOwnShare, "of the step",
-    "less is what any model with functions of its own has; the backward pass adds as much again, and more"};
+inline constexpr Threshold kOwnShare{"or in lines of one of the script's functions in the model, low end",
+                                     kLeastOwnShare, "of the step",
+                                     "less is what any model with functions of the script has; the backward "
+                                     "pass adds as much again, and more"};
 
 // nullopt where it is less than that.
 std::optional<Finding> short_operations(const Rule& rule, const RuleInput& input);

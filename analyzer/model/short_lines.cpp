@@ -20,9 +20,8 @@ struct Place {
 
 Place place_of(const std::vector<StackFrame>& frames) {
   if (is_backward(frames)) return {.is_backward = true};
-  const bool is_optimizer = std::ranges::any_of(frames, [](const StackFrame& frame) {
-    return frame.file.find("/torch/optim/") != std::string::npos;
-  });
+  const bool is_optimizer = std::ranges::any_of(
+      frames, [](const StackFrame& frame) { return frame.file.find("/torch/optim/") != std::string::npos; });
   if (is_optimizer || !runs_in_model(frames) || hook_function(frames)) return {};
   return {.is_forward = true, .own = line_at_work(frames)};
 }
