@@ -21,7 +21,7 @@ struct LaunchSource {
   std::vector<uint64_t> members;  // thread and call of its launches, sorted
   double a_step = 0;
   // Its launches follow the model's: it makes the loss, and the backward pass has launches for it, too, at
-  // most these: the first ones, two for each.
+  // most these.
   bool is_of_loss = false;
   std::vector<uint64_t> backward;
 };

@@ -268,13 +268,13 @@ MIXED_2 = [
     Case("wafer-maps", "wafer_maps.py", ("--steps", "60"),
          [fix(("launch-bound", "host-work"), "--jit-update"), fix(("launch-bound", "host-work"), "--jit-average"), fix(("launch-bound", "host-work"), "--average-every 10"),
           fix(("dataloader-prefetch", "blocking-copy", "repeated-copy"), "--on-device"), fix("sync-per-step", "--log-every 1000"), fix("small-batch", "--batch-size 64", batch_size="--batch-size"), KEPT_MEMORY],
-         package="jax, flax, optax", framework="jax", side="script"),
+         package="jax, flax, optax", framework="jax", side="script", status="seen"),
     Case("crop-yield", "crop_yield.py", (),
          [fix(("input-remote-storage", "input-small-files"), "--ask-for batch"), fix(("input-remote-storage", "input-cacheable"), "--keep-weather"), *workers("--num-workers", 4, 8), fix(WORKERS, "--num-workers 0"),
           fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH), fix("sync-per-step", "--log-every 1000"), fix("small-batch", "--batch-size 40", batch_size="--batch-size"), KEPT_MEMORY], package="pytorch-ignite"),
     Case("mains-healthy", "water_mains.py", (),
          [fix("launch-bound", "--optimizer fused"), fix("evaluation-share", "--validate-every 1000"), fix("checkpoint-stall", "--no-save"), fix("sync-per-step", "--print-every 1000"),
-          fix(("dataloader-oversubscribed", "cpu-contention"), "--threads 1"), fix("host-work", "--edge-dropout 0"), KEPT_MEMORY], package="torch_geometric", side="script"),
+          fix(("dataloader-oversubscribed", "cpu-contention"), "--threads 1"), fix("host-work", "--edge-dropout 0"), KEPT_MEMORY], package="torch_geometric", side="script", status="seen"),
 ]  # fmt: skip
 
 QUEUES = [
@@ -295,7 +295,7 @@ QUEUES = [
           fix("launch-bound", "--fused"), fix("sync-per-step", "--print-every 1000")], device="a10", status="seen"),
     Case("claims-history", "claims_tf.py", (),
          [*workers("--parallel-calls", 2, 4, 8), fix("dataloader-prefetch", "--prefetch 8", prefetch_factor="--prefetch"), fix("input-cacheable", "--cache"),
-          fix("small-batch", "--batch-size 32 --steps 130", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], package="tensorflow", framework="tensorflow"),
+          fix("small-batch", "--batch-size 32 --steps 130", batch_size="--batch-size"), fix("sync-per-step", "--log-every 1000")], package="tensorflow", framework="tensorflow", status="seen"),
 ]  # fmt: skip
 
 LOOPS = [
@@ -328,16 +328,16 @@ PROCESSOR_4 = [
     Case("chord-tags", "chord_tags.py", (),
          [fix(("launch-bound", "host-work"), "--recursion matrix"), fix("launch-bound", "--fused"), fix("compute-bound", "--threads 2"), *workers("--num-workers", 1, 2),
           fix(("sync-per-step", "logging-stall"), "--print-every 1000"), fix("evaluation-share", "--show-every 1000"), fix("small-batch", "--batch-size 32 --phrases 4000", batch_size="--batch-size"), KEPT_MEMORY],
-         side="script"),
+         side="script", status="seen"),
     Case("hive-sounds", "hive_sounds.py", (),
          [fix("dataloader-persistent-workers", "--balance sampler"), fix("dataloader-persistent-workers", "--redraw-every 0"), fix("dataloader-persistent-workers", "--redraw-every 6"),
           fix(("dataloader-persistent-workers", "dataloader-oversubscribed"), "--num-workers 0"), *workers("--num-workers", 1, 4), fix("dataloader-prefetch", "--prefetch-factor 8", prefetch_factor=PREFETCH),
           fix("compute-bound", "--threads 2"), fix("launch-bound", "--fused"), fix(("sync-per-step", "logging-stall"), "--log-every-n-steps 1000"), fix("small-batch", "--batch-size 32", batch_size="--batch-size"), KEPT_MEMORY],
-         package="lightning, scipy"),
+         package="lightning, scipy", status="seen"),
     Case("storm-surge", "storm_surge.py", (),
          [fix("input-decode", "--windows slice"), fix("input-decode", "--windows utility"), fix(("input-cacheable", "input-decode"), "--cache"), *workers("--parallel-calls", 2, 4), fix("dataloader-prefetch", "--prefetch 16"),
           fix("input-decode", "--shuffle-buffer 100"), fix("launch-bound", "--jit"), fix(("sync-per-step", "logging-stall"), "--print-every 1000"),
-          fix("small-batch", "--batch-size 64", batch_size="--batch-size"), KEPT_MEMORY], package="keras, tensorflow", framework="keras"),
+          fix("small-batch", "--batch-size 64", batch_size="--batch-size"), KEPT_MEMORY], package="keras, tensorflow", framework="keras", status="seen"),
 ]  # fmt: skip
 
 CASES = [*INPUT, *INPUT_2, *READERS, *SCRIPT, *TENSORFLOW, *DEVICE, *DEVICE_2, *DEVICE_3, *COMPILED, *MIXED, *PROCESSOR, *PROCESSOR_2, *DEVICE_4, *PROCESSOR_3, *MIXED_2, *QUEUES, *LOOPS, *PROCESSOR_4, *DEVICE_5]

@@ -4,6 +4,7 @@
 
 #include <vector>
 
+#include "tests/unit/analyzer/advise/backward_thread.h"
 #include "tests/unit/analyzer/advise/found.h"
 
 namespace gpuwatch::advise {
@@ -120,6 +121,24 @@ TEST(LaunchSources, GivesABoundForALoopThatMakesTheLoss) {
   EXPECT_FALSE(found->prediction);
   ASSERT_TRUE(found->ceiling_speedup);
   EXPECT_GT(*found->ceiling_speedup, 3);
+}
+
+// Slices of a tensor launch more in the backward pass than two kernels each (runoff-member-pairs of
+// tests/abroad: bounded by 2.1 times, gained 2.3).
+TEST(LaunchSources, BoundsALossWithAllThatTheModelLeavesOfTheBackwardPass) {
+  constexpr size_t kBackward = 8 * kLoop;
+  const char* const in_backward =
+      "/site-packages/torch/autograd/graph.py:9 _engine_run_backward\n/code/train.py:34 main";
+  test::Job job = job_of({{kModel, kInModel}, {kLoop, kInLoop}, {kBackward, in_backward}});
+  std::vector<bool> is_backward(kModel + kLoop, false);
+  is_backward.resize(kModel + kLoop + kBackward, true);
+  test::move_to_backward_thread(job, is_backward);
+  const Found found(job, "launch-bound");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(setting_name(found->fix.change), "operations");
+  ASSERT_TRUE(found->ceiling_speedup);
+  // Of the loop and its backward pass a few launches remain, and two for each of the model's.
+  EXPECT_GT(*found->ceiling_speedup, double(kModel + kLoop + kBackward) / (4 * kModel));
 }
 
 // wheat-hard-negatives of tests/abroad: int(positive.sum()) for each image, and all of it at once 4.4 times
