@@ -55,7 +55,7 @@ class Finder {
       put_names(source, function);
       source.is_of_loss = follows_model(function);
       std::ranges::sort(source.members);
-      if (source.is_of_loss) source.backward = backward_of(source);
+      if (source.is_of_loss) find_backward(source);
       add(std::move(source), result);
     }
     return result;
@@ -206,23 +206,23 @@ class Finder {
     return own >= 0 && own > mean_place(kModel);
   }
 
-  // Another thread launches the backward pass, the loss's part of it first. At most: what the model's part of
-  // it leaves. Slices of a tensor have more launches there than in the forward pass: 120 pairs of members
-  // were bounded by 2.1 times, with two for each operation, and gained 2.3.
-  std::vector<uint64_t> backward_of(const LaunchSource& source) const {
+  // Another thread launches the backward pass, the loss's part of it first.
+  void find_backward(LaunchSource& source) const {
     const predict::EventFilter is_own = is_one_of(source.members);
     struct Step {
       size_t own = 0, model = 0;
       std::vector<uint64_t> backward;
-    };
-    std::vector<uint64_t> result;
-    Step step;
+    } step;
     uint32_t number = model::kNone;
     const auto end_step = [&] {
-      const size_t of_model = kBackwardLaunches * step.model, all = step.backward.size();
-      const size_t most = std::max(kBackwardLaunches * step.own, all > of_model ? all - of_model : 0);
-      const size_t count = step.own > 0 ? std::min(most, all) : 0;
-      result.insert(result.end(), step.backward.begin(), step.backward.begin() + ptrdiff_t(count));
+      const auto take = [&](size_t count, std::vector<uint64_t>& to) {
+        const auto begin = step.backward.begin();
+        to.insert(to.end(), begin, begin + ptrdiff_t(std::min(count, step.backward.size())));
+      };
+      const size_t of_own = kBackwardLaunches * step.own, of_model = kBackwardLaunches * step.model;
+      take(of_own, source.backward);
+      take(std::max(of_own, step.backward.size() - std::min(of_model, step.backward.size())),
+           source.backward_at_most);
       step = {};
     };
     for (const HostEvent& event : input_.streams->events) {
@@ -235,8 +235,8 @@ class Finder {
       }
     }
     end_step();
-    std::ranges::sort(result);
-    return result;
+    std::ranges::sort(source.backward);
+    std::ranges::sort(source.backward_at_most);
   }
 
   void add(LaunchSource source, std::vector<LaunchSource>& result) const {

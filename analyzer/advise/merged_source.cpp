@@ -26,7 +26,7 @@ std::optional<predict::Prediction> Merged::prediction() const {
 double Merged::bound() const {
   constexpr double kAnyGap = std::numeric_limits<double>::infinity();
   predict::StreamReplayInput best = at_best(kAnyGap);
-  predict::merge_launches(best, is_one_of(source_->backward),
+  predict::merge_launches(best, is_one_of(source_->backward_at_most),
                           {.longest_gap_ns = kAnyGap, .keeps_kernels = false});
   return ceiling_without(*input_, 1 - predict::replay(best).step_ms / input_->assumed_step_ms, best);
 }
