@@ -63,8 +63,8 @@ struct Finding {
   // from the recorded step, and no other on top of it.
   bool is_conditional = false;
   // What the fix takes away may have to stay: a sleep can stand for an environment, a rate limit, or a model
-  // that is only emulated; the batch size, for how training converges. Counts half, as an upper bound does,
-  // and an upper bound a quarter.
+  // that is only emulated; the batch size, for how training converges; and no machine with many times the
+  // cores may be at hand. Counts half, as an upper bound does, and an upper bound a quarter.
   bool may_have_to_stay = false;
   // What the bound leaves out is known to be in vain, not only to cost time: counts as a whole.
   bool is_in_vain = false;

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "analyzer/model/backward_thread.h"
+
 namespace gpuwatch::advise {
 namespace {
 
@@ -41,12 +43,11 @@ class PassesOfSteps {
     for (const predict::HostEvent& event : input.streams->events) {
       if (event.op_class != trace::OpClass::Launch || event.op_count == 0) continue;
       if (std::exchange(step_, event.step) != event.step) end_step();
-      const bool is_of_training = event.thread == input.process.training_thread;
       if (input.streams->ops[event.first_op].is_of_optimizer)
         end_update();
-      else if (is_of_training)
+      else if (event.thread == input.process.training_thread)
         add_forward();
-      else
+      else if (model::runs_backward(input.process, event.thread))
         ++now_.backward;
     }
     end_step();
@@ -97,9 +98,10 @@ double passes_a_step(const RuleInput& input) {
 
 const LaunchSource* source_of_passes(const std::vector<LaunchSource>& sources, double launches_a_step) {
   constexpr double kLeastShare = 0.2;  // of the launches; to scale a loss takes a few
+  const LaunchSource* most = nullptr;
   for (const LaunchSource& source : sources)
-    if (!source.is_optimizer && source.a_step >= kLeastShare * launches_a_step) return &source;
-  return nullptr;
+    if (!source.is_optimizer && (!most || source.a_step > most->a_step)) most = &source;
+  return most && most->a_step >= kLeastShare * launches_a_step ? most : nullptr;
 }
 
 double speedup_in_one_pass(const RuleInput& input, double passes) {

@@ -14,7 +14,7 @@ namespace gpuwatch::advise {
 double passes_a_step(const RuleInput& input);
 
 // The script's function that works on the gradients of each pass (their norms, per sample): more samples are
-// more passes. nullptr: none launches enough.
+// more passes. The one with most launches; nullptr: too few.
 const LaunchSource* source_of_passes(const std::vector<LaunchSource>& sources, double launches_a_step);
 
 // The step's samples in one pass of as many launches as one has now, as fast as its kernels allow: at best.

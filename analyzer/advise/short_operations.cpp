@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/remedy_words.h"
 #include "analyzer/io/printable.h"
@@ -47,17 +49,23 @@ void name_remedy(Finding& finding, const RuleInput& input, const model::Framewor
   }
 }
 
+Finding finding_of(const Rule& rule, const RuleInput& input, double share) {
+  Finding finding = make_finding(rule, input, share);
+  finding.bottleneck = attribute::Bottleneck::Host;
+  finding.explains = finding.explains | attribute::CategorySet{Category::Compute};
+  return finding;
+}
+
 // A loop in the script's part of the model: what it takes goes with it, and so does its backward pass.
 std::optional<Finding> own_operations(const Rule& rule, const RuleInput& input,
                                       const std::vector<model::TimeSpan>& time) {
+  constexpr double kMostGone = 0.95;  // of the step: a bound beyond 20 times says nothing
   const auto lines = model::short_lines(input.run, input.process, time);
   const double of_step = input.rank.share(Category::Compute);
   if (!lines || lines->share.low * of_step < kLeastOwnShare) return std::nullopt;
-  const double own = lines->share.share * of_step, with_backward = lines->with_backward() * of_step;
+  const double own = lines->share.share * of_step;
   const std::string function = io::printable(lines->line.function);
-  Finding finding = make_finding(rule, input, with_backward);
-  finding.bottleneck = attribute::Bottleneck::Host;
-  finding.explains = finding.explains | attribute::CategorySet{Category::Compute};
+  Finding finding = finding_of(rule, input, lines->with_backward() * of_step);
   finding.title = fmt::format(
       "Launch-bound: {:.0f}% of each step goes into short operations that {}() calls one after another, and "
       "the backward pass goes through each of them",
@@ -71,7 +79,8 @@ std::optional<Finding> own_operations(const Rule& rule, const RuleInput& input,
       "Write what {}() loops over as one operation on whole tensors, or torch.compile the function",
       function);
   finding.fix.location = lines->line.location();
-  finding.ceiling_speedup = ceiling_without(input, std::min(0.95, own + lines->backward * of_step));
+  // All of the backward pass, at best.
+  finding.ceiling_speedup = ceiling_without(input, std::min(kMostGone, own + lines->backward * of_step));
   return finding;
 }
 
@@ -85,9 +94,7 @@ std::optional<Finding> short_operations(const Rule& rule, const RuleInput& input
   const double of_step = input.rank.share(Category::Compute);
   if (!python || python->share.low * of_step < kLeastPythonShare) return std::nullopt;
   const double share = python->share.share * of_step;
-  Finding finding = make_finding(rule, input, share);
-  finding.bottleneck = attribute::Bottleneck::Host;
-  finding.explains = finding.explains | attribute::CategorySet{Category::Compute};
+  Finding finding = finding_of(rule, input, share);
   const model::TrainingFramework* framework = model::training_framework(input.process);
   finding.title = fmt::format(
       "Launch-bound: {:.0f}% of each step goes into short operations that Python of {} calls one after "

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "analyzer/model/backward_thread.h"
 #include "analyzer/model/stacks.h"
 
 namespace gpuwatch::attribute {
@@ -35,7 +36,8 @@ std::optional<ThreadWait::HandOver> ThreadWait::handed_over(uint32_t thread, uin
     const Ns began = view_.activity(other).at(wait.end - 1).begin;
     if (began <= wait.begin || (last && began <= last->time)) continue;
     // Later, something else ended the wait; but not that for the backward pass, on a busy CPU.
-    const bool is_for_backward = is_of_training && launches_within(other, {wait.begin, began});
+    const bool is_for_backward = is_of_training && model::runs_backward(view_.process(), other) &&
+                                 launches_within(other, {wait.begin, began});
     if (began > wait.end - kLongest || is_for_backward) last = {other, began};
   }
   return last;

@@ -25,8 +25,8 @@ class ThreadWait {
   // autograd's thread waits for work, or the other way round); kNone if there is none.
   uint32_t feeding_waker(uint32_t thread, uint32_t call) const;
   // Where all of these were blocked by then: the one that went to wait itself last, within the wait, and
-  // when: less than a millisecond before its end, or, while the training thread waits, after launching
-  // kernels. It gave its work to the waiting thread, which took until the end of the wait to get a CPU.
+  // when: less than a millisecond before its end, or, of the backward pass, after launching kernels.
+  // It gave its work to the waiting thread, which took until the end of the wait to get a CPU.
   struct HandOver {
     uint32_t thread;
     model::Ns time;

@@ -18,11 +18,18 @@ struct Place {
   std::optional<StackFrame> own;
 };
 
+// Not a module that an optimizer's step calls: Lightning calls training_step() from within it.
+bool is_in_optimizer(const std::vector<StackFrame>& frames) {
+  for (const StackFrame& frame : frames) {
+    if (frame.file.ends_with("/torch/nn/modules/module.py")) return false;
+    if (frame.file.find("/torch/optim/") != std::string::npos) return true;
+  }
+  return false;
+}
+
 Place place_of(const std::vector<StackFrame>& frames) {
   if (is_backward(frames)) return {.is_backward = true};
-  const bool is_optimizer = std::ranges::any_of(
-      frames, [](const StackFrame& frame) { return frame.file.find("/torch/optim/") != std::string::npos; });
-  if (is_optimizer || !runs_in_model(frames) || hook_function(frames)) return {};
+  if (is_in_optimizer(frames) || !runs_in_model(frames) || hook_function(frames)) return {};
   return {.is_forward = true, .own = line_at_work(frames)};
 }
 

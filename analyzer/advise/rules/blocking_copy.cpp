@@ -8,6 +8,7 @@
 #include "analyzer/advise/location.h"
 #include "analyzer/advise/remedy_words.h"
 #include "analyzer/advise/rule.h"
+#include "analyzer/model/backward_thread.h"
 
 namespace gpuwatch::advise {
 
@@ -114,8 +115,8 @@ std::optional<Finding> evaluate_direction(const RuleInput& input, const Directio
   return finding;
 }
 
-// The backward pass has a thread of its own. What that copies to the device, the forward pass has copied from
-// it: activations that wait in the host's memory (save_on_cpu, offloading), and no next batch.
+// What the backward pass copies to the device, the forward pass has copied from it: activations that wait in
+// the host's memory (save_on_cpu, offloading), and no next batch.
 struct Offload {
   CopyFacts saved, fetched;
 };
@@ -123,7 +124,7 @@ std::optional<Offload> offload(const RuleInput& input) {
   const uint32_t training = input.process.training_thread;
   Offload result;
   result.fetched = copy_facts(input, [&](const predict::HostEvent& event, const model::DeviceOp&) {
-    return event.thread != training;
+    return model::runs_backward(input.process, event.thread);
   });
   result.saved = copy_facts(
       input,

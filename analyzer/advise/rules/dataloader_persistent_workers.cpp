@@ -8,7 +8,6 @@
 #include "analyzer/advise/left_epochs.h"
 #include "analyzer/advise/loader_words.h"
 #include "analyzer/advise/rule.h"
-#include "analyzer/predict/restart.h"
 
 namespace gpuwatch::advise {
 
@@ -72,9 +71,7 @@ void name_fix(Finding& finding, const RuleInput& input, const model::Loader& loa
 
 std::optional<Finding> in_training(const RuleInput& input) {
   const model::Loader* loader = input.configured_loader();
-  if (!loader || !input.loader ||
-      predict::keeps_workers(input.process, uint32_t(loader - input.process.loaders.data())))
-    return std::nullopt;
+  if (!loader || !input.loader) return std::nullopt;
   predict::LoaderSetting setting = input.loader_setting();
   if (setting.workers < 1 || setting.persistent) return std::nullopt;
   const Restarts seen = restarts(input, *loader);

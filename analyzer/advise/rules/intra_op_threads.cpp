@@ -48,6 +48,7 @@ double share_in_operations(const RuleInput& input) {
   const auto computing = attribute::times_of(input.rank, Category::Compute);
   const double operations =
       model::sampled_share_of(input.run, input.process, computing, is_in_operation).share;
+  // The backward pass of operations too short for threads is no longer than they are.
   const auto lines = model::short_lines(input.run, input.process, computing);
   const double too_short = lines ? lines->backward * lines->of_forward : 0;
   return input.rank.share(Category::Compute) * std::max(0.0, operations - too_short);

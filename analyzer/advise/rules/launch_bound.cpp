@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "analyzer/advise/captured_step.h"
 #include "analyzer/advise/ceiling.h"
 #include "analyzer/advise/graph_waits.h"
 #include "analyzer/advise/host_gaps.h"
@@ -30,14 +31,6 @@ using attribute::Category;
 constexpr double kLeastShare = 0.05;
 constexpr double kLeastLaunches = 4;
 constexpr double kMeasuredDispatchNs = 100e3;
-constexpr double kGraphKernelGapNs = 1e3;
-// Host overhead of a step whose forward and backward are compiled with mode="reduce-overhead" (guards, CUDA
-// graph trees, gradient accumulation), in mean launches of the same model before. Measured with PyTorch 2.13
-// on the six models of tests/torch_cuda/programs/small_models.py with 37, 47, 131, 163, 196 and 361 launches
-// a step, three times each, on a machine of varying speed: 30 to 33, 29 to 52, 37 to 46, 54 to 68, 61 to 84
-// and 62 to 129 launches. These two constants give 36, 37, 50, 54, 59 and 84.
-constexpr double kCompiledLaunches = 30, kCompiledShare = 0.15;
-constexpr double kLeastOfKept = 0.5, kMostOfKept = 1.5;
 
 constexpr Threshold kThresholds[] = {
     {"GPU idle while the host launches kernels", kLeastShare, "of the step",
@@ -71,70 +64,6 @@ constexpr Threshold kThresholds[] = {
     kLeastGain,
     kPythonShare,
     kOwnShare,
-};
-
-// The replay of a step whose launches are captured in a CUDA graph. The interval spans what is not known: how
-// closely the graph's kernels follow each other on this device, whether a long gap that does not recur
-// remains, and the overhead of torch.compile.
-class Captured {
- public:
-  // Once the host waits no longer at `gone`.
-  Captured(const RuleInput& input, const HostGaps& gaps, const std::vector<SyncPlace>& gone)
-      : input_(input), gaps_(gaps), gone_(gone) {}
-  // By torch.compile(model), which leaves the launches of these as they are.
-  Captured(const RuleInput& input, const HostGaps& gaps, const std::vector<SyncPlace>& gone,
-           const std::vector<LaunchSource>& left_alone)
-      : input_(input), gaps_(gaps), gone_(gone), left_alone_(&left_alone) {}
-
-  predict::StreamReplayInput expected() const { return captured(1, kRecurs, kGraphKernelGapNs); }
-
-  bool is_worth_it() const {
-    return input_.assumed_step_ms >= predict::replay(expected()).step_ms * kLeastSpeedup;
-  }
-
-  std::optional<predict::Prediction> prediction() const {
-    auto result = stream_prediction(input_, expected());
-    const auto low = stream_prediction(input_, captured(kLeastOfKept, kRecurs, 0)),
-               high = stream_prediction(input_, captured(kMostOfKept, 0, kGraphKernelGapNs));
-    if (!result || !low || !high) return std::nullopt;
-    result->value.low = std::min(result->value.low, low->value.low);
-    result->value.high = std::max(result->value.high, high->value.high);
-    result->speedup.high = std::max(result->speedup.high, low->speedup.high);
-    result->speedup.low = std::min(result->speedup.low, high->speedup.low);
-    return result;
-  }
-
- private:
-  predict::StreamReplayInput captured(double of_kept, double recurs, double gap_ns) const {
-    predict::Capture capture{
-        .longest_gap_ns = gaps_.longest_dispatch_ns(), .recurring_share = recurs, .kernel_gap_ns = gap_ns};
-    predict::StreamReplayInput changed = *input_.assumed_streams;
-    if (!gone_.empty()) predict::drop_synchronizations(changed, waits_at(gone_));
-    if (left_alone_) {
-      capture.with_optimizer = false;
-      capture.kept_launches = kCompiledLaunches * of_kept;
-      capture.kept_share = kCompiledShare * of_kept;
-      leave_alone(changed);
-    }
-    predict::capture_launches(changed, capture);
-    return changed;
-  }
-
-  void leave_alone(predict::StreamReplayInput& recording) const {
-    for (const LaunchSource& source : *left_alone_) {
-      const predict::EventFilter is_of_source = is_one_of(source.members),
-                                 is_of_backward = is_one_of(source.backward);
-      for (const predict::HostEvent& event : recording.events)
-        if (event.op_count > 0 && (is_of_source(event) || is_of_backward(event)))
-          for (uint32_t i = 0; i < event.op_count; ++i)
-            recording.ops[event.first_op + i].is_of_optimizer = true;  // as those of an optimizer
-    }
-  }
-
-  const RuleInput& input_;
-  const HostGaps& gaps_;
-  const std::vector<SyncPlace>& gone_;
-  const std::vector<LaunchSource>* left_alone_ = nullptr;
 };
 
 // The kernel launches of the recorded steps, and how long their kernels took.
@@ -348,10 +277,9 @@ void predict_gain(Finding& finding, const RuleInput& input, const HostGaps& gaps
                   const std::vector<LaunchSource>& sources, const GraphWaits& waits) {
   const bool is_torch = speaks_torch(input.process);
   const double passes = passes_a_step(input);
-  if (passes > 1)
-    if (const LaunchSource* source = source_of_passes(sources, gaps.launches_a_step()))
-      return name_passes(finding, input, *source, passes);
-  const Captured graph(input, gaps, waits.in_step), compiler(input, gaps, waits.in_model, sources);
+  const LaunchSource* of_each_pass = passes > 1 ? source_of_passes(sources, gaps.launches_a_step()) : nullptr;
+  if (of_each_pass) return name_passes(finding, input, *of_each_pass, passes);
+  const CapturedStep graph(input, gaps, waits.in_step), compiler(input, gaps, waits.in_model, sources);
   const bool is_measured = !is_torch || gaps.median_dispatch_ns() <= kMeasuredDispatchNs;
   const auto by_graph = is_measured ? graph.prediction() : std::nullopt;
   const auto by_compiler = is_torch && is_measured && !gaps.has_graphs() && compiler.is_worth_it()
@@ -403,7 +331,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   const std::vector<LaunchSource> sources =
       speaks_torch(input.process) ? launch_sources(input) : std::vector<LaunchSource>();
   const GraphWaits waits = graph_waits(input, sources);
-  if (!Captured(input, gaps, waits.in_step).is_worth_it()) return std::nullopt;
+  if (!CapturedStep(input, gaps, waits.in_step).is_worth_it()) return std::nullopt;
   if (waits.in_step.empty() && is_held_back(input)) return std::nullopt;
 
   Finding finding = make_finding(kLaunchBound, input, lost);

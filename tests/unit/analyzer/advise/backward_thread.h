@@ -14,6 +14,7 @@ namespace gpuwatch::test {
 inline void move_to_backward_thread(Job& job, const std::vector<bool>& is_backward) {
   std::vector<model::Thread>& threads = job.process().threads;
   threads.resize(2);
+  threads[1].name = "pt_autograd_0";
   const std::vector<model::HostCall> calls = std::exchange(threads[0].calls, {});
   threads[1].call_details = threads[0].call_details;
   threads[1].event_details = threads[0].event_details;

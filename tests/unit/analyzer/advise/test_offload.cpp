@@ -51,6 +51,15 @@ TEST(BlockingCopy, OfWhatTheBackwardPassNeedsIsNoNextBatch) {
   EXPECT_NEAR(*found->ceiling_speedup, 10.48 / 2.4, 0.05) << "eight kernels remain of the step";
 }
 
+// A thread that loads ahead: as many bytes go in as come out of a network of pictures.
+TEST(BlockingCopy, OfAThreadThatLoadsAheadIsTheNextBatch) {
+  test::Job job = saved_on_host(kSaved);
+  job.process().threads[1].name = "prefetcher";
+  const Found found(job, "blocking-copy");
+  ASSERT_TRUE(found);
+  EXPECT_TRUE(found->fix.summary.starts_with("Copy the next batch")) << found->fix.summary;
+}
+
 TEST(BlockingCopy, OfOtherBytesIsNotWhatTheForwardPassSaved) {
   const Found found(saved_on_host(kSaved / 4), "blocking-copy");
   ASSERT_TRUE(found);

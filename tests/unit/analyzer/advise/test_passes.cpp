@@ -82,6 +82,14 @@ TEST(Passes, OfWhoseGradientsTheScriptWorksOnAreTheScripts) {
   EXPECT_LE(*found->ceiling_speedup, double(kPasses));
 }
 
+TEST(Passes, AreOnlyThoseOfTheBackwardPasssThread) {
+  test::Job job = job_of(std::vector(kPasses, Launches{20, 40}));
+  job.process().threads[1].name = "normalizes batches";
+  const Found found(job, "small-batch");
+  ASSERT_TRUE(found);
+  EXPECT_NE(found->fix.summary.find("retune"), std::string::npos) << found->fix.summary;
+}
+
 // Two networks, a pass each of their own; or another loss of the same forward pass.
 TEST(Passes, OfOtherNetworksOrLossesAreNone) {
   for (const std::vector<Launches>& passes : std::vector<std::vector<Launches>>{

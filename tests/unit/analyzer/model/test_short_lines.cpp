@@ -43,6 +43,15 @@ TEST(ShortLines, HaveTheirPartOfTheBackwardPass) {
   EXPECT_NEAR(lines->with_backward(), 0.3 + 0.5 * 0.75, 1e-9);
 }
 
+TEST(ShortLines, AreAlsoWhatAnOptimizersClosureCalls) {
+  const auto lines =
+      seen_in("/home/a/crf.py:58 Crf.advance" + std::string(kForward) +
+              "\n/v/site-packages/torch/optim/optimizer.py:533 Optimizer.profile_hook_step.<locals>.wrapper\n"
+              "/v/site-packages/lightning/pytorch/core/module.py:1366 LightningModule.optimizer_step");
+  ASSERT_TRUE(lines);
+  EXPECT_NEAR(lines->share.share, 0.3, 1e-9);
+}
+
 TEST(ShortLines, AreNeitherLongOperationsNorOutsideOfTheModelNorALayers) {
   EXPECT_FALSE(seen_in("/home/a/crf.py:58 Crf.advance" + std::string(kForward), true));
   EXPECT_FALSE(seen_in("/home/a/train.py:58 metric\n/home/a/train.py:40 main"));
