@@ -50,6 +50,22 @@ void name_fix(Finding& finding, const RuleInput& input) {
     finding.fix.location = configured->location;
 }
 
+// What was recorded says nothing of other workers: a job without any was told that "the GPU idles 9% of each
+// step" for a slow batch, next to 0%.
+void describe(Finding& finding, const RuleInput& input, int workers, double lost) {
+  finding.evidence = {{"time of the slowest batch", slowest_batch(*input.loader), "times the mean"},
+                      {"spread of batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
+  if (workers != input.loader->setting.workers) {
+    finding.title = fmt::format(
+        "Batch order: with {} workers, a slow batch would block finished ones {:.0f}% of each step", workers,
+        100 * lost);
+    return;
+  }
+  finding.title = "Batch order: a slow batch blocks finished ones, " + stall_words(input, lost);
+  finding.evidence.insert(finding.evidence.begin(), share_evidence(input, Category::InputHeadOfLine));
+  finding.evidence.push_back(share_evidence(input, Category::InputNoPrefetch));
+}
+
 std::optional<Finding> evaluate(const RuleInput& input) {
   if (!input.loader) return std::nullopt;
   predict::LoaderSetting setting = input.loader_setting();
@@ -65,11 +81,7 @@ std::optional<Finding> evaluate(const RuleInput& input) {
   if (is_of_other_workers) lost = 1 - after / now;
 
   Finding finding = make_finding(kDataloaderHeadOfLine, input, std::max(lost, 1 - after / now));
-  finding.title = "Batch order: a slow batch blocks finished ones, " + stall_words(input, lost);
-  finding.evidence = {share_evidence(input, Category::InputHeadOfLine),
-                      {"time of the slowest batch", slowest_batch(*input.loader), "times the mean"},
-                      share_evidence(input, Category::InputNoPrefetch),
-                      {"spread of batch times", 100 * batch_variation(*input.loader), "% of their mean"}};
+  describe(finding, input, setting.workers, lost);
   name_fix(finding, input);
   finding.prediction = loader_prediction(input, *input.loader, input.loader_check, setting);
   // Whatever training waits for, as far as the workers' own time allows: batches that come as they are ready

@@ -261,6 +261,25 @@ TEST(HeadOfLine, IsOneBatchThatHoldsBackOthers) {
   EXPECT_GT(finding->too_wide->speedup.expected, 1.2);
 }
 
+// A job without workers: what workers will do is no share of its steps.
+TEST(HeadOfLine, OfProposedWorkersIsSaidOfThem) {
+  LoaderJob wanted;
+  wanted.workers = 0;
+  wanted.cpu_count = 3;
+  wanted.cpu_share = 1;
+  wanted.batches = 300;
+  wanted.service_ms = [](size_t i) { return i % 9 == 8 ? 150.0 : 15.0; };
+  wanted.think_ms = [](size_t) { return 10.0; };
+  test::Job job = test::make_loader_job(wanted);
+  job.process().facts["torch"] = "2.13.0+cpu";
+  test::set_shares(job, {{Category::InputTransform, 0.75}});
+  const Diagnosis diagnosis = diagnose_job(job);
+  const Finding* finding = find(diagnosis, "dataloader-head-of-line");
+  ASSERT_NE(finding, nullptr);
+  EXPECT_NE(finding->title.find("would block finished ones"), std::string::npos) << finding->title;
+  EXPECT_EQ(finding->evidence.front().what, "time of the slowest batch");
+}
+
 TEST(HeadOfLine, NamesNoOptionThatTheVersionHasNot) {
   const Diagnosis diagnosis = diagnose_job(one_slow_batch("2.5.1"));
   const Finding* finding = find(diagnosis, "dataloader-head-of-line");
